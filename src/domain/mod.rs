@@ -1,0 +1,9 @@
+//! The rules of a run, as data and pure functions.
+//!
+//! No IO, no async, no clock, no randomness, no hash order: one list of inputs always gives one run. Whatever
+//! the rules need from the world (the time, a schema's verdict, a seed) arrives as an argument.
+
+pub mod call;
+pub mod id;
+pub mod schedule;
+pub mod time;

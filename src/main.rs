@@ -1,0 +1,3 @@
+//! The `herder` command.
+
+fn main() {}

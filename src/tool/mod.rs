@@ -1,0 +1,4 @@
+//! What a run can do to the world: tools, and the rules they share.
+
+pub mod process;
+pub mod workspace;

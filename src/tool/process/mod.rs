@@ -1,0 +1,1 @@
+//! Runs a command as a guarded process that leaves nothing behind.

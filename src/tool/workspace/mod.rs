@@ -1,0 +1,1 @@
+//! Paths confined to a workspace, and the identity of what they name.
