@@ -1,4 +1,7 @@
 //! herder runs many LLM agent runs at once under one supervisor.
 
+pub mod clock;
 pub mod domain;
+pub mod model;
+pub mod store;
 pub mod tool;

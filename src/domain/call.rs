@@ -41,6 +41,11 @@ impl Arguments {
         Self::from_map(&serde_json::Map::new())
     }
 
+    /// The object as raw JSON.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        (*self.0).to_owned()
+    }
+
     /// The object's text.
     pub fn as_str(&self) -> &str {
         self.0.get()

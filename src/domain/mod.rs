@@ -4,6 +4,13 @@
 //! the rules need from the world (the time, a schema's verdict, a seed) arrives as an argument.
 
 pub mod call;
+pub mod event;
 pub mod id;
+pub mod message;
+pub mod outcome;
+pub mod policy;
 pub mod schedule;
+pub mod script;
+pub mod task;
 pub mod time;
+pub mod usage;

@@ -1,0 +1,48 @@
+//! What time it is, as something that can be handed in.
+//!
+//! Waiting is the runtime's business (and a test pauses it); this only tells the time that facts are stamped with.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::domain::time::Timestamp;
+
+/// Tells the time.
+pub trait Clock: Send + Sync + 'static {
+    /// Now, in UTC.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Timestamp::from_micros(0).after(since_epoch)
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that says `now`.
+    pub const fn at(now: Timestamp) -> Self {
+        Self(AtomicI64::new(now.as_micros()))
+    }
+
+    /// Moves the clock on.
+    pub fn advance(&self, by: Duration) {
+        let now = self.now().after(by);
+        self.0.store(now.as_micros(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}

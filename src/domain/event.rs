@@ -1,0 +1,375 @@
+//! The facts of a run, as they are kept for ever.
+//!
+//! Kinds and field names are a public format: kinds and fields are added, never renamed, and what one version
+//! wrote every later one reads.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use super::{
+    call::{Access, EffectClass, ToolResult},
+    id::{CallId, Pos, RunId, Seq},
+    message::Reply,
+    outcome::{FaultClass, Outcome},
+    policy::Verdict,
+    task::TaskSpec,
+    time::Timestamp,
+    usage::Usage,
+};
+
+/// The version of the event format that this program writes.
+pub const FORMAT: u16 = 1;
+
+/// One fact of one run, before it has its place in the store.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// When it was decided; never goes back within a run.
+    pub at: Timestamp,
+    /// The turn it belongs to; 0 before the first.
+    pub turn: u32,
+    /// What happened.
+    pub event: Event,
+}
+
+/// A fact in its place: what a store gives back and what is shown.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// The version of the format it was written in.
+    pub v: u16,
+    /// Its place in the store.
+    pub pos: Pos,
+    /// Its run.
+    pub run: RunId,
+    /// Its place in the run's log.
+    pub seq: Seq,
+    /// The fact.
+    pub fact: Fact,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The task was taken on. Always the first.
+    Submitted(Arc<TaskSpec>),
+    /// The run got its slot.
+    RunStart(RunStart),
+    /// A request to the model is due.
+    TurnStart(TurnStart),
+    /// The model answered.
+    Message(Arc<Reply>),
+    /// A call was judged.
+    Decision(Arc<Decision>),
+    /// A call got its locks and its permit and is about to take effect.
+    CallStarted(CallStarted),
+    /// A call ended.
+    Result(Arc<ToolResult>),
+    /// The turn's calls are all answered, or there were none.
+    TurnEnd(TurnEnd),
+    /// A person said something to the run.
+    InputQueued(QueuedInput),
+    /// The model is about to be shown it.
+    InputClaimed(InputClaimed),
+    /// A request failed and will be sent again.
+    ModelRetry(ModelRetry),
+    /// Somebody asked for the run's end.
+    CancelRequested(CancelRequested),
+    /// herder stopped before the run had ended; it goes on at the next start.
+    Interrupted(Interrupted),
+    /// The run goes on from its log.
+    Restart(Restart),
+    /// The run ended. Always the last.
+    RunEnd(Box<RunEnd>),
+}
+
+/// See [`Event::RunStart`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStart {
+    /// The model asked, as `provider:model`.
+    pub model: Arc<str>,
+    /// Tools the model is offered.
+    pub tools: Vec<Arc<str>>,
+}
+
+/// See [`Event::TurnStart`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnStart {
+    /// Messages that the model is shown.
+    pub included: u32,
+    /// Older ones that it is not shown.
+    #[serde(default)]
+    pub omitted: u32,
+}
+
+/// See [`Event::Decision`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The call.
+    pub call: CallId,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The rule that decided, in words.
+    pub rule: String,
+    /// What the call does to the world at most.
+    pub effect: EffectClass,
+    /// What it touches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<Access>,
+}
+
+/// See [`Event::CallStarted`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// The call.
+    pub call: CallId,
+    /// For a change of one file: how to tell afterwards whether it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<FileChange>,
+}
+
+/// A change of one file, by the content before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The file's real path.
+    pub path: Arc<str>,
+    /// SHA-256 of the content before, in hex; absent if there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// SHA-256 of the content after, in hex.
+    pub after: String,
+}
+
+/// See [`Event::TurnEnd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Calls answered in this turn.
+    pub calls: u32,
+}
+
+/// When a person's words are taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// After the running turn's tools, before the next request.
+    Steer,
+    /// When the run would otherwise be done.
+    FollowUp,
+}
+
+/// See [`Event::InputQueued`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedInput {
+    /// Names it; the first input of a run is 1.
+    pub input: u32,
+    /// When it is taken up.
+    pub when: InputKind,
+    /// What was said.
+    pub text: Arc<str>,
+}
+
+/// See [`Event::InputClaimed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputClaimed {
+    /// Which one.
+    pub input: u32,
+}
+
+/// See [`Event::ModelRetry`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRetry {
+    /// Which request of the turn failed; the first is 1.
+    pub attempt: u32,
+    /// What kind of failure it was.
+    pub class: FaultClass,
+    /// What was said about it.
+    pub error: String,
+    /// When the next request goes out.
+    pub not_before: Timestamp,
+}
+
+/// See [`Event::CancelRequested`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelRequested {
+    /// How the run will end.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// See [`Event::Interrupted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupted {}
+
+/// Why a run goes on from its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestartCause {
+    /// The process had ended.
+    Process,
+    /// The run's actor had died.
+    Actor,
+}
+
+/// See [`Event::Restart`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Why.
+    pub cause: RestartCause,
+    /// What the dead actor said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// See [`Event::RunEnd`]: the run in short, so that nobody has to read the log for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What the model said last.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub text: Arc<str>,
+    /// What went wrong, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Turns taken.
+    pub turns: u32,
+    /// Calls answered.
+    pub calls: u32,
+    /// What it used up in all.
+    pub usage: Usage,
+    /// Microseconds from submission to start.
+    pub queued_us: u64,
+    /// Microseconds from start to end.
+    pub duration_us: u64,
+    /// Microseconds in which a request or a tool of it was at work.
+    pub active_us: u64,
+}
+
+macro_rules! kinds {
+    ($($variant:ident => $kind:literal),+ $(,)?) => {
+        impl Event {
+            /// Every kind, by its public name.
+            pub const KINDS: &[&str] = &[$($kind),+];
+
+            /// The kind's public name.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind),+
+                }
+            }
+
+            /// Encodes the part that `kind` does not tell.
+            ///
+            /// # Errors
+            /// Only if a value in it has no JSON form.
+            pub fn serialize_data<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$variant(data) => data.serialize(serializer)),+
+                }
+            }
+
+            /// Reads back what [`Self::kind`] and [`Self::serialize_data`] gave.
+            ///
+            /// # Errors
+            /// A kind that this version does not know, or data that does not fit its kind.
+            pub fn from_parts(kind: &str, data: &str) -> Result<Self, DecodeError> {
+                match kind {
+                    $($kind => read(kind, data).map(Self::$variant),)+
+                    unknown => Err(DecodeError::Kind(unknown.to_owned())),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Submitted => "submitted",
+    RunStart => "run_start",
+    TurnStart => "turn_start",
+    Message => "message",
+    Decision => "decision",
+    CallStarted => "call_started",
+    Result => "result",
+    TurnEnd => "turn_end",
+    InputQueued => "input_queued",
+    InputClaimed => "input_claimed",
+    ModelRetry => "model_retry",
+    CancelRequested => "cancel_requested",
+    Interrupted => "interrupted",
+    Restart => "restart",
+    RunEnd => "run_end",
+}
+
+/// Why stored text is no event.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("event kind {0:?} is not known to this version")]
+    Kind(String),
+    #[error("event of kind {kind:?} does not have that kind's shape")]
+    Data { kind: String, #[source] source: serde_json::Error },
+    #[error("not a list of events")]
+    Body(#[source] serde_json::Error),
+}
+
+fn read<T: DeserializeOwned>(kind: &str, data: &str) -> Result<T, DecodeError> {
+    serde_json::from_str(data).map_err(|source| DecodeError::Data { kind: kind.to_owned(), source })
+}
+
+/// A fact as it is stored: what the row it lies in does not tell.
+#[derive(Serialize, Deserialize)]
+struct Stored<'a> {
+    v: u16,
+    at: Timestamp,
+    turn: u32,
+    #[serde(borrow)]
+    kind: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+struct Data<'a>(&'a Event);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize_data(serializer)
+    }
+}
+
+impl Serialize for Fact {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut fields = serializer.serialize_struct("Fact", 5)?;
+        fields.serialize_field("v", &FORMAT)?;
+        fields.serialize_field("at", &self.at)?;
+        fields.serialize_field("turn", &self.turn)?;
+        fields.serialize_field("kind", self.event.kind())?;
+        fields.serialize_field("data", &Data(&self.event))?;
+        fields.end()
+    }
+}
+
+/// Encodes facts as the body of one append: a JSON list.
+///
+/// # Errors
+/// Only if a value in a fact has no JSON form.
+pub fn encode(facts: &[Fact]) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(facts)
+}
+
+/// Reads the body of one append back.
+///
+/// # Errors
+/// The first event that this version cannot read.
+pub fn decode(body: &[u8], run: RunId, pos: Pos, first: Seq) -> Result<Vec<Envelope>, DecodeError> {
+    let stored: Vec<Stored<'_>> = serde_json::from_slice(body).map_err(DecodeError::Body)?;
+    stored
+        .into_iter()
+        .zip(0..)
+        .map(|(one, index)| {
+            let event = Event::from_parts(&one.kind, one.data.get())?;
+            let fact = Fact { at: one.at, turn: one.turn, event };
+            Ok(Envelope { v: one.v, pos: pos.plus(index), run, seq: first.plus(index), fact })
+        })
+        .collect()
+}

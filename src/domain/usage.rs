@@ -1,0 +1,137 @@
+//! What a run uses up, and how much of it is allowed.
+
+use std::{ops::AddAssign, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// US dollars in billionths: exact where a float would drift over a million requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NanoUsd(u64);
+
+impl NanoUsd {
+    /// Wraps billionths of a dollar.
+    pub const fn new(nano: u64) -> Self {
+        Self(nano)
+    }
+
+    /// Billionths of a dollar.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Dollars, for showing.
+    #[expect(clippy::cast_precision_loss, reason = "shown to people, with few digits")]
+    pub fn usd(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl AddAssign for NanoUsd {
+    fn add_assign(&mut self, other: Self) {
+        self.0 = self.0.saturating_add(other.0);
+    }
+}
+
+/// Tokens and money of one request, or of many together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens sent, cached ones included.
+    pub input: u64,
+    /// Tokens answered, reasoning included.
+    pub output: u64,
+    /// The part of `input` that the provider had cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached: u64,
+    /// What it cost, where the model's price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<NanoUsd>,
+    /// Some of it is an estimate, since the provider did not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Usage {
+    /// Tokens sent and answered.
+    pub const fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.estimated |= other.estimated;
+        if let Some(cost) = other.cost {
+            *self.cost.get_or_insert_default() += cost;
+        }
+    }
+}
+
+/// How much a run may use up. An absent limit does not limit; a reached one ends the run as `budget`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Model turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// Tool calls, refused ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// Tokens sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_input_tokens: Option<u64>,
+    /// Tokens answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// Tokens sent and answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_total_tokens: Option<u64>,
+    /// Seconds from the run's start to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_time_s: Option<u64>,
+    /// Seconds in which a model request or a tool of the run was at work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_time_s: Option<u64>,
+}
+
+impl Limits {
+    /// Turns that a run may take where nobody set a limit.
+    pub const DEFAULT_MAX_TURNS: u32 = 50;
+
+    /// The turn limit in force: a run is bounded whether or not anybody set a limit.
+    pub fn turns(&self) -> u32 {
+        self.max_turns.unwrap_or(Self::DEFAULT_MAX_TURNS)
+    }
+
+    /// Fills what `self` leaves open from `defaults`.
+    #[must_use]
+    pub fn or(self, defaults: Self) -> Self {
+        Self {
+            max_turns: self.max_turns.or(defaults.max_turns),
+            max_tool_calls: self.max_tool_calls.or(defaults.max_tool_calls),
+            max_input_tokens: self.max_input_tokens.or(defaults.max_input_tokens),
+            max_output_tokens: self.max_output_tokens.or(defaults.max_output_tokens),
+            max_total_tokens: self.max_total_tokens.or(defaults.max_total_tokens),
+            wall_time_s: self.wall_time_s.or(defaults.wall_time_s),
+            active_time_s: self.active_time_s.or(defaults.active_time_s),
+        }
+    }
+
+    /// The wall time allowed.
+    pub fn wall_time(&self) -> Option<Duration> {
+        self.wall_time_s.map(Duration::from_secs)
+    }
+
+    /// The active time allowed.
+    pub fn active_time(&self) -> Option<Duration> {
+        self.active_time_s.map(Duration::from_secs)
+    }
+}

@@ -1,0 +1,88 @@
+//! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::stream::BoxStream;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{
+    message::Message,
+    outcome::{FaultClass, Stop},
+    script::Script,
+    task::Params,
+    usage::Usage,
+};
+
+/// Answers requests. One provider serves every run of the process that uses its account.
+pub trait ModelProvider: Send + Sync + 'static {
+    /// Sends one request and streams the answer. [`Delta::Stop`] comes last; a stream that ends without it, or with
+    /// an error, gave no answer. The stream ends soon after `cancel` fires, at any await.
+    fn stream(&self, request: Request, cancel: CancellationToken) -> BoxStream<'static, Result<Delta, ModelError>>;
+}
+
+/// One request, complete: nothing of it is kept at the provider.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The model's name as the server knows it.
+    pub model: Arc<str>,
+    /// The conversation; valid by [`crate::domain::message::validate`].
+    pub messages: Vec<Message>,
+    /// Tools on offer; empty: none.
+    pub tools: Arc<[ToolSpec]>,
+    /// How to sample.
+    pub params: Params,
+    /// For the scripted model: what it says.
+    pub script: Option<Script>,
+    /// For the scripted model: which reply of the script is next; counts answers and failures of the run so far.
+    pub reply: usize,
+}
+
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// What the model calls it by.
+    pub name: Arc<str>,
+    /// What it does, for the model.
+    pub description: Arc<str>,
+    /// The JSON Schema of its arguments: an object's.
+    pub schema: Arc<Value>,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delta {
+    /// More text.
+    Text(String),
+    /// More of what it thinks aloud.
+    Reasoning(String),
+    /// One whole call, put together from however many pieces the server sent.
+    Call(ProposedCall),
+    /// What the request used up; a later one replaces an earlier.
+    Usage(Usage),
+    /// The end, and why.
+    Stop(Stop),
+}
+
+/// A call as the server sent it, not yet judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedCall {
+    /// The provider's id, if it gave one.
+    pub id: Option<Arc<str>>,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// The arguments' text: whatever came.
+    pub arguments: String,
+}
+
+/// Why a request gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What kind of failure it is.
+    pub class: FaultClass,
+    /// What was said about it, with the HTTP status if there was one; bounded.
+    pub message: String,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}

@@ -1,0 +1,142 @@
+//! The log: every fact of every run, appended once and never changed.
+//!
+//! An append is handed over at once and answered with a ticket; whoever must know that it is on disk waits for the
+//! ticket. Tickets become durable in the order in which they were handed over, over all runs. What a reader or
+//! a subscriber is given is durable.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::domain::{
+    event::{DecodeError, Envelope, Fact, RunEnd},
+    id::{BatchId, Pos, RunId, Seq},
+    time::Timestamp,
+};
+
+/// Stands for one append that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub(crate) u64);
+
+/// Where facts are kept.
+pub trait EventStore: Send + Sync + 'static {
+    /// Hands `facts` over, to follow event `expected` of `run` (zero for a new run). Returns at once.
+    ///
+    /// Whether the run really is at `expected` is told by [`Self::durable`]. If it is not, or if the write fails, this
+    /// append and every later one of the run that builds on it fail; nothing of them is stored.
+    ///
+    /// # Errors
+    /// Only if a fact cannot be encoded or the store has been closed.
+    fn append(&self, run: RunId, expected: Seq, facts: &[Fact]) -> Result<Ticket, StoreError>;
+
+    /// Waits until an append is on disk, as durable as the store was told to be.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the run was elsewhere, otherwise why the write failed.
+    fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The facts of one run after `after`, with everything that was handed over before.
+    fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
+
+    /// Facts of all runs after `after`, in the order of the store; at least one append if there is one, and no more
+    /// appends once `limit` facts are reached.
+    fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
+
+    /// The place of the last durable fact. It only says that there is more to read; the facts are read by cursor.
+    fn watch(&self) -> watch::Receiver<Pos>;
+
+    /// Runs that match, oldest first.
+    fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;
+
+    /// Keeps a snapshot of a run's state as of `through`; a later one replaces it. Losing it costs time, not facts.
+    fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
+
+    /// The last snapshot of a run, if there is one.
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<(Seq, Vec<u8>)>, StoreError>>;
+
+    /// Records a batch, or replaces its options, and adds tasks to it; a task's hash replaces an older one.
+    fn record_batch(&self, batch: BatchRecord, tasks: Vec<TaskRecord>) -> Result<Ticket, StoreError>;
+
+    /// Every batch of the store, oldest first.
+    fn batches(&self) -> BoxFuture<'_, Result<Vec<BatchRecord>, StoreError>>;
+
+    /// The tasks of a batch, in the order in which they were recorded.
+    fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>>;
+}
+
+/// Which runs are asked for. What is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those of this batch.
+    pub batch: Option<BatchId>,
+    /// Only those that have ended, or only those that have not.
+    pub ended: Option<bool>,
+    /// Only those of this task id.
+    pub task_id: Option<String>,
+    /// Only those whose id, written out, starts with this.
+    pub id_prefix: Option<String>,
+    /// At most this many, the newest.
+    pub limit: Option<usize>,
+}
+
+/// What a store knows of a run without reading its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// The run.
+    pub run: RunId,
+    /// Its batch, if any.
+    pub batch: Option<BatchId>,
+    /// Its task's id, if any.
+    pub task_id: Option<Arc<str>>,
+    /// Which attempt at the task it is.
+    pub attempt: u32,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// How it ended, if it has.
+    pub end: Option<Arc<RunEnd>>,
+    /// When it ended, if it has.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A batch, as it was started last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRecord {
+    /// The batch.
+    pub id: BatchId,
+    /// What it is called: for a file, the file's name.
+    pub name: String,
+    /// When it was first started.
+    pub created_at: Timestamp,
+    /// Its options, as JSON text.
+    pub options: String,
+}
+
+/// A task of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRecord {
+    /// The task's id.
+    pub task_id: Arc<str>,
+    /// The hash of its line's canonical JSON.
+    pub hash: String,
+}
+
+/// Why the log did not take or give something.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else wrote to the run.
+    #[error("run {run} is at event {actual}, not {expected}")]
+    Conflict { run: RunId, expected: Seq, actual: Seq },
+    /// The medium failed; what was durable before still is.
+    #[error("event log unavailable")]
+    Unavailable(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The store was closed while the request was under way.
+    #[error("event log closed")]
+    Closed,
+    /// A stored event cannot be read.
+    #[error("event log damaged at position {pos}, run {run}")]
+    Damaged { pos: Pos, run: RunId, #[source] source: Arc<DecodeError> },
+    /// A fact cannot be encoded.
+    #[error("event cannot be encoded")]
+    Encode(#[source] Arc<serde_json::Error>),
+}
