@@ -94,13 +94,7 @@ pub struct RunStart {
 
 /// See [`Event::TurnStart`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnStart {
-    /// Messages that the model is shown.
-    pub included: u32,
-    /// Older ones that it is not shown.
-    #[serde(default)]
-    pub omitted: u32,
-}
+pub struct TurnStart {}
 
 /// See [`Event::Decision`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -307,7 +301,11 @@ pub enum DecodeError {
     #[error("event kind {0:?} is not known to this version")]
     Kind(String),
     #[error("event of kind {kind:?} does not have that kind's shape")]
-    Data { kind: String, #[source] source: serde_json::Error },
+    Data {
+        kind: String,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("not a list of events")]
     Body(#[source] serde_json::Error),
 }

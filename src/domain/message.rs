@@ -44,6 +44,14 @@ pub struct Reply {
     pub duration_us: u64,
 }
 
+impl Reply {
+    /// Text bytes that the model is shown of it later.
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.name.len() + call.arguments.as_str().len());
+        self.text.len() + self.reasoning.as_ref().map_or(0, |text| text.len()) + calls.sum::<usize>()
+    }
+}
+
 /// Why a conversation is not one that a provider accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A task as a run takes it on, every default filled in: of record in the run's first event.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// What to do, in a person's words.
     pub task: Arc<str>,
@@ -51,13 +51,24 @@ pub struct TaskSpec {
     pub labels: BTreeMap<String, String>,
     /// Anything the submitter wants back with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Arc<RawValue>>,
+    pub meta: Option<Meta>,
     /// How the model samples.
     #[serde(default, skip_serializing_if = "Params::is_default")]
     pub params: Params,
     /// What the scripted model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+}
+
+/// JSON of the submitter's own, kept as it came.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Meta(pub Arc<RawValue>);
+
+impl PartialEq for Meta {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 /// How a model samples its answer. What is absent is left to the server.

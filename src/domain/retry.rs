@@ -1,0 +1,75 @@
+//! Whether a failed request is sent again, and when.
+
+use std::time::Duration;
+
+use super::outcome::FaultClass;
+
+/// Tries that a turn's request has, the first included; a rate limit uses none up.
+pub const TRIES: u32 = 5;
+
+const BASE: Duration = Duration::from_millis(500);
+const CEILING: Duration = Duration::from_secs(30);
+
+/// How long to wait before the next request, or `None` to give up.
+///
+/// `tries` counts the failures of the turn that used up a try, this one included; `attempt` counts all its failures.
+/// The wait is drawn by `jitter` (`0.0..1.0`) from nothing to a ceiling that doubles with each failure. What the
+/// server asks for is honoured exactly, and never shortened.
+pub fn delay(
+    class: FaultClass,
+    tries: u32,
+    attempt: u32,
+    retry_after: Option<Duration>,
+    jitter: f64,
+) -> Option<Duration> {
+    let again = match class {
+        FaultClass::RateLimit => true,
+        FaultClass::Overloaded | FaultClass::Transient | FaultClass::Timeout | FaultClass::Stall => {
+            tries < TRIES
+        }
+        FaultClass::Auth
+        | FaultClass::Quota
+        | FaultClass::Invalid
+        | FaultClass::ContextOverflow
+        | FaultClass::Cancelled => false,
+    };
+    again.then(|| retry_after.unwrap_or_else(|| backoff(attempt, jitter)))
+}
+
+fn backoff(attempt: u32, jitter: f64) -> Duration {
+    let ceiling = BASE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(CEILING);
+    // A rate limit retries for as long as the run may: never in a hot loop.
+    ceiling.mul_f64(jitter.clamp(0.0, 1.0)).max(Duration::from_millis(10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fifth_failure_of_a_turn_is_the_last() {
+        let again = |tries| delay(FaultClass::Transient, tries, tries, None, 1.0);
+        assert_eq!(again(1), Some(Duration::from_millis(500)));
+        assert_eq!(again(4), Some(Duration::from_secs(4)));
+        assert_eq!(again(5), None);
+    }
+
+    #[test]
+    fn what_the_server_asks_for_is_honoured_exactly() {
+        let asked = Some(Duration::from_millis(2_345));
+        assert_eq!(delay(FaultClass::RateLimit, 0, 1, asked, 0.3), asked);
+    }
+
+    #[test]
+    fn a_rate_limit_is_asked_again_for_ever_and_never_at_once() {
+        assert_eq!(delay(FaultClass::RateLimit, 0, 1_000, None, 0.0), Some(Duration::from_millis(10)));
+        assert_eq!(delay(FaultClass::RateLimit, 0, 1_000, None, 1.0), Some(CEILING));
+    }
+
+    #[test]
+    fn what_will_never_be_accepted_is_not_sent_again() {
+        for class in [FaultClass::Auth, FaultClass::Quota, FaultClass::Invalid, FaultClass::ContextOverflow] {
+            assert_eq!(delay(class, 1, 1, Some(Duration::from_secs(1)), 0.5), None, "{class}");
+        }
+    }
+}

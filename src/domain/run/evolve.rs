@@ -1,0 +1,199 @@
+//! Folds facts into a run. Total: a fact once written is never refused.
+
+use std::sync::Arc;
+
+use super::{OpenCall, Phase, Run, Stage};
+use crate::domain::{
+    call::{EffectClass, ToolResult},
+    event::{CallStarted, Decision, Event, Fact, ModelRetry},
+    id::{CallId, Seq},
+    message::{Message, Reply},
+    outcome::FaultClass,
+    task::TaskSpec,
+};
+
+impl Run {
+    /// Folds one fact in.
+    pub fn evolve(&mut self, fact: &Fact) {
+        let at = fact.at;
+        if !matches!(fact.event, Event::Restart(_)) {
+            self.idle_restarts.clear();
+        }
+        match &fact.event {
+            Event::Submitted(spec) => {
+                self.submitted_at = at;
+                self.take_on(spec);
+            }
+            Event::RunStart(_) => {
+                self.started_at = Some(at);
+                self.phase = Phase::Between;
+            }
+            Event::TurnStart(_) => {
+                self.turn = fact.turn;
+                self.phase = Phase::Thinking { attempt: 1, tries: 0, not_before: at };
+                self.activity.begin(at);
+            }
+            Event::Message(reply) => {
+                self.activity.end(at);
+                self.hear(reply);
+            }
+            Event::Decision(decision) => self.judge(decision),
+            Event::CallStarted(started) => {
+                if self.start(started) {
+                    self.activity.begin(at);
+                }
+            }
+            Event::Result(result) => {
+                if self.answer(result) {
+                    self.activity.end(at);
+                }
+            }
+            Event::TurnEnd(_) => self.phase = Phase::Between,
+            Event::InputQueued(input) => {
+                self.inputs_seen = input.input;
+                self.inputs.push_back(input.clone());
+            }
+            Event::InputClaimed(claimed) => {
+                if let Some(index) = self.inputs.iter().position(|input| input.input == claimed.input)
+                    && let Some(input) = self.inputs.remove(index)
+                {
+                    self.say(input.text);
+                }
+            }
+            Event::ModelRetry(retry) => self.retry(retry, at),
+            Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
+            Event::Interrupted(_) => self.activity.stop(at),
+            Event::Restart(_) => {
+                self.activity.stop(self.last_at);
+                self.idle_restarts.push(at);
+                self.doubt();
+                if let Phase::Thinking { .. } = self.phase {
+                    self.activity.begin(at);
+                }
+            }
+            Event::RunEnd(end) => {
+                self.activity.stop(at);
+                self.inputs.clear();
+                self.phase = Phase::Ended(end.outcome);
+            }
+        }
+        self.last_at = at;
+        self.seq = self.seq.plus(1);
+    }
+
+    /// Folds a whole log in.
+    pub fn replay<'a>(id: crate::domain::id::RunId, log: impl IntoIterator<Item = &'a Fact>) -> Self {
+        let mut run = Self::new(id);
+        for fact in log {
+            run.evolve(fact);
+        }
+        run
+    }
+
+    /// The place of the next fact.
+    pub const fn next_seq(&self) -> Seq {
+        self.seq.plus(1)
+    }
+
+    fn take_on(&mut self, spec: &Arc<TaskSpec>) {
+        self.phase = Phase::Queued;
+        self.spec = Some(spec.clone());
+        self.say(spec.task.clone());
+    }
+
+    fn say(&mut self, text: Arc<str>) {
+        self.history_bytes += text.len();
+        self.history.push(Message::User(text));
+    }
+
+    fn hear(&mut self, reply: &Arc<Reply>) {
+        self.replies += 1;
+        self.usage += reply.usage;
+        if !reply.text.trim().is_empty() || !reply.calls.is_empty() {
+            self.history_bytes += reply.bytes();
+            self.history.push(Message::Assistant(reply.clone()));
+        }
+        self.call_ids.extend(reply.calls.iter().map(|call| call.id.clone()));
+        self.phase = if reply.calls.is_empty() {
+            Phase::Between
+        } else {
+            let open = |call: &_| OpenCall { call: Clone::clone(call), stage: Stage::Asked };
+            Phase::Acting(reply.calls.iter().map(open).collect())
+        };
+    }
+
+    fn open_call(&mut self, id: &CallId) -> Option<&mut OpenCall> {
+        match &mut self.phase {
+            Phase::Acting(calls) => calls.iter_mut().find(|open| open.call.id == *id),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => None,
+        }
+    }
+
+    fn judge(&mut self, decision: &Arc<Decision>) {
+        if let Some(open) = self.open_call(&decision.call) {
+            open.stage = Stage::Judged(decision.clone());
+        }
+    }
+
+    fn start(&mut self, started: &CallStarted) -> bool {
+        let Some(open) = self.open_call(&started.call) else { return false };
+        match &open.stage {
+            Stage::Judged(decision) | Stage::InDoubt(decision, _) => {
+                open.stage = Stage::Started(decision.clone(), started.change.clone());
+                true
+            }
+            Stage::Asked | Stage::Started(..) | Stage::Answered(_) => false,
+        }
+    }
+
+    /// Whether the call had been started.
+    fn answer(&mut self, result: &Arc<ToolResult>) -> bool {
+        let Some(open) = self.open_call(&result.call) else { return false };
+        if open.is_answered() {
+            return false;
+        }
+        let was_started = open.is_started();
+        open.stage = Stage::Answered(result.clone());
+        self.answered += 1;
+        if let Phase::Acting(calls) = &self.phase
+            && calls.iter().all(OpenCall::is_answered)
+        {
+            // The model is shown results in the order in which it asked, whenever they came.
+            for open in calls {
+                if let Stage::Answered(result) = &open.stage {
+                    self.history_bytes += result.output.len();
+                    self.history.push(Message::Tool(result.clone()));
+                }
+            }
+            self.phase = Phase::Between;
+        }
+        was_started
+    }
+
+    fn retry(&mut self, retry: &ModelRetry, at: crate::domain::time::Timestamp) {
+        self.replies += 1;
+        self.activity.end(at);
+        self.activity.begin(retry.not_before);
+        if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
+            *attempt = retry.attempt + 1;
+            *tries += u32::from(retry.class != FaultClass::RateLimit);
+            *not_before = retry.not_before;
+        }
+    }
+
+    /// What was started by somebody who is gone is in doubt, except a read, which may simply be run again.
+    fn doubt(&mut self) {
+        let Phase::Acting(calls) = &mut self.phase else { return };
+        for open in calls {
+            let Stage::Started(decision, change) = &open.stage else { continue };
+            match (decision.effect, change) {
+                (EffectClass::Write, Some(change)) => {
+                    open.stage = Stage::InDoubt(decision.clone(), change.clone())
+                }
+                (EffectClass::Read, _) => open.stage = Stage::Judged(decision.clone()),
+                // The decision to restart answers these in the same append.
+                (EffectClass::Write, None) | (EffectClass::Outside, _) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What is asked of a run or reported to it, and why it may be turned away.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::domain::{
+    call::{Access, Arguments, EffectClass, Failure, ToolResult},
+    event::{FileChange, InputKind, RestartCause},
+    id::CallId,
+    outcome::{Breakage, FaultClass, Outcome, Stop},
+    policy::Verdict,
+    task::TaskSpec,
+    usage::Usage,
+};
+
+/// Something asked of a run, or reported to it.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Take the task on.
+    Submit(Arc<TaskSpec>),
+    /// Begin: there is a slot.
+    Start {
+        /// The model asked, as `provider:model`.
+        model: Arc<str>,
+        /// Tools the model is offered.
+        tools: Vec<Arc<str>>,
+    },
+    /// The model answered.
+    Replied {
+        /// The turn that asked.
+        turn: u32,
+        /// The request of the turn.
+        attempt: u32,
+        /// What it said.
+        proposal: Box<Proposal>,
+    },
+    /// A request gave no answer.
+    ModelFailed {
+        /// The turn that asked.
+        turn: u32,
+        /// The request of the turn.
+        attempt: u32,
+        /// What kind of failure it was.
+        class: FaultClass,
+        /// What was said about it.
+        error: String,
+        /// How long the server wants to be left alone.
+        retry_after: Option<Duration>,
+        /// A number in `0.0..1.0` that spreads retries.
+        jitter: f64,
+    },
+    /// A call has its locks and its permit.
+    Granted {
+        /// The call.
+        call: CallId,
+        /// What it is about to change.
+        change: Option<FileChange>,
+    },
+    /// A call ended.
+    CallEnded(ToolResult),
+    /// A person says something.
+    Say {
+        /// When it is to be taken up.
+        when: InputKind,
+        /// What is said.
+        text: Arc<str>,
+        /// For a steer: the turn that the person saw.
+        expected_turn: Option<u32>,
+    },
+    /// End, with this outcome, as soon as what runs has stopped.
+    End(Outcome),
+    /// herder is stopping; the run goes on at the next start.
+    Interrupt,
+    /// Go on from the log.
+    Restart {
+        /// Why.
+        cause: RestartCause,
+        /// What the dead actor said last.
+        error: Option<String>,
+    },
+    /// The run cannot be gone on with.
+    GiveUp {
+        /// Why.
+        breakage: Breakage,
+        /// In words.
+        error: String,
+    },
+}
+
+/// A whole answer of the model, its calls judged.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// What it said.
+    pub text: Arc<str>,
+    /// What it thought aloud.
+    pub reasoning: Option<Arc<str>>,
+    /// What it asks for.
+    pub calls: Vec<ProposedCall>,
+    /// Why it stopped talking.
+    pub stop: Stop,
+    /// What the request used up; absent if the provider did not say.
+    pub usage: Option<Usage>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// A call that the model asks for, judged.
+#[derive(Clone, Debug)]
+pub struct ProposedCall {
+    /// The provider's id, if it gave one.
+    pub id: Option<Arc<str>>,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// What to do it with.
+    pub arguments: Arguments,
+    /// Whether it may run.
+    pub judgement: Judgement,
+}
+
+/// Whether a call may run.
+#[derive(Clone, Debug)]
+pub enum Judgement {
+    /// Policy has spoken.
+    Judged {
+        /// What it said.
+        verdict: Verdict,
+        /// By which rule.
+        rule: String,
+        /// What the call does to the world at most.
+        effect: EffectClass,
+        /// What it touches.
+        access: Vec<Access>,
+    },
+    /// It is no call that could be judged.
+    Refused {
+        /// What is wrong with it.
+        failure: Failure,
+        /// In words for the model.
+        why: String,
+    },
+}
+
+/// Why an input was turned away. The run is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The run has already ended.
+    #[error("the run has already ended")]
+    Ended,
+    /// The run is about to end.
+    #[error("the run is being cancelled")]
+    Ending,
+    /// A report on a request that nobody waits for any more.
+    #[error("no such request is open")]
+    StaleRequest,
+    /// A report on a call that is not open, or not that far.
+    #[error("no such call is open")]
+    UnknownCall,
+    /// Not expected where the run stands.
+    #[error("not expected now")]
+    OutOfTurn,
+    /// A steer for another turn.
+    #[error("the run is at turn {actual} now")]
+    OtherTurn {
+        /// The turn that it is at.
+        actual: u32,
+    },
+    /// An input without text.
+    #[error("the text is empty")]
+    Empty,
+}

@@ -1,0 +1,324 @@
+//! One run as a state that is folded from its log.
+//!
+//! [`Run::decide`] turns an input into facts or a refusal, [`Run::evolve`] folds one fact in, [`Run::owed`] derives the
+//! outstanding work from state alone. The live step and recovery use the same three, so they cannot differ.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    call::{EffectClass, ToolCall, ToolResult},
+    event::{Decision, FileChange, QueuedInput},
+    id::{CallId, RunId, Seq},
+    message::Message,
+    outcome::Outcome,
+    task::TaskSpec,
+    time::Timestamp,
+    usage::Usage,
+};
+
+mod decide;
+mod evolve;
+mod input;
+#[cfg(test)]
+mod tests;
+
+pub use input::{Input, Judgement, Proposal, ProposedCall, Refused};
+
+/// A run, as its log says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    id: RunId,
+    seq: Seq,
+    phase: Phase,
+    spec: Option<Arc<TaskSpec>>,
+    turn: u32,
+    /// Everything said since the task, the task first; system rules and facts are not in it.
+    history: Vec<Message>,
+    /// Text bytes in `history`: what its size in tokens is estimated from.
+    history_bytes: usize,
+    call_ids: BTreeSet<CallId>,
+    inputs: VecDeque<QueuedInput>,
+    inputs_seen: u32,
+    /// Answers and failures so far: the number of the scripted model's next reply.
+    replies: u32,
+    answered: u32,
+    usage: Usage,
+    submitted_at: Timestamp,
+    started_at: Option<Timestamp>,
+    last_at: Timestamp,
+    activity: Activity,
+    /// When the run was restarted with nothing recorded since, oldest first.
+    idle_restarts: Vec<Timestamp>,
+    ending: Option<Outcome>,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Nothing is of record.
+    New,
+    /// Submitted; waits for a slot.
+    Queued,
+    /// Between two turns, or before the first.
+    Between,
+    /// A request to the model is due or out.
+    Thinking {
+        /// Which request of the turn; the first is 1.
+        attempt: u32,
+        /// Failed requests of the turn that used up a try.
+        tries: u32,
+        /// When it is due.
+        not_before: Timestamp,
+    },
+    /// Calls are open.
+    Acting(Vec<OpenCall>),
+    /// Nothing will change any more.
+    Ended(Outcome),
+}
+
+/// A call of the running turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenCall {
+    /// What was asked.
+    pub call: ToolCall,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Asked for.
+    Asked,
+    /// Judged; if allowed, it waits for its locks and its permit.
+    Judged(Arc<Decision>),
+    /// It may have taken effect.
+    Started(Arc<Decision>, Option<FileChange>),
+    /// It was started by a process or an actor that is gone; whether it took effect can be told from the file.
+    InDoubt(Arc<Decision>, FileChange),
+    /// It has its result.
+    Answered(Arc<ToolResult>),
+}
+
+/// Work for the shell. It carries its identity, so a late or doubled report is recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send the turn's request.
+    AskModel {
+        /// The turn.
+        turn: u32,
+        /// Which request of the turn.
+        attempt: u32,
+        /// Not before this.
+        not_before: Timestamp,
+    },
+    /// Queue the call for its locks, then run it.
+    RunCall {
+        /// What was asked.
+        call: ToolCall,
+        /// What was decided, with what the call touches.
+        decision: Arc<Decision>,
+        /// The call may have been made already: first see whether this change is there.
+        doubt: Option<FileChange>,
+    },
+}
+
+/// What an effect is known by while it is under way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EffectId {
+    /// A model request.
+    Request(u32, u32),
+    /// A call.
+    Call(CallId),
+}
+
+impl Effect {
+    /// What the effect is known by.
+    pub fn id(&self) -> EffectId {
+        match self {
+            Self::AskModel { turn, attempt, .. } => EffectId::Request(*turn, *attempt),
+            Self::RunCall { call, .. } => EffectId::Call(call.id.clone()),
+        }
+    }
+}
+
+/// Sums the time in which a request or a tool is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Activity {
+    total: Duration,
+    busy: u32,
+    since: Timestamp,
+}
+
+impl Activity {
+    fn begin(&mut self, at: Timestamp) {
+        if self.busy == 0 {
+            self.since = at;
+        }
+        self.busy += 1;
+    }
+
+    fn end(&mut self, at: Timestamp) {
+        if self.busy == 1 {
+            self.total += at.since(self.since);
+        }
+        self.busy = self.busy.saturating_sub(1);
+    }
+
+    fn stop(&mut self, at: Timestamp) {
+        if self.busy > 0 {
+            self.busy = 1;
+            self.end(at);
+        }
+    }
+}
+
+impl Run {
+    /// A run of which nothing is of record.
+    pub fn new(id: RunId) -> Self {
+        Self {
+            id,
+            seq: Seq::START,
+            phase: Phase::New,
+            spec: None,
+            turn: 0,
+            history: Vec::new(),
+            history_bytes: 0,
+            call_ids: BTreeSet::new(),
+            inputs: VecDeque::new(),
+            inputs_seen: 0,
+            replies: 0,
+            answered: 0,
+            usage: Usage::default(),
+            submitted_at: Timestamp::default(),
+            started_at: None,
+            last_at: Timestamp::default(),
+            activity: Activity::default(),
+            idle_restarts: Vec::new(),
+            ending: None,
+        }
+    }
+
+    /// Its name.
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The last event folded in.
+    pub const fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Where it stands.
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// What was asked of it; absent only before the first event.
+    pub const fn spec(&self) -> Option<&Arc<TaskSpec>> {
+        self.spec.as_ref()
+    }
+
+    /// The running turn, or the last one; 0 before the first.
+    pub const fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Everything said since the task, the task first.
+    pub fn history(&self) -> &[Message] {
+        &self.history
+    }
+
+    /// Text bytes in the history.
+    pub const fn history_bytes(&self) -> usize {
+        self.history_bytes
+    }
+
+    /// Answers and failures so far.
+    pub const fn replies(&self) -> u32 {
+        self.replies
+    }
+
+    /// Calls that have their result.
+    pub const fn answered(&self) -> u32 {
+        self.answered
+    }
+
+    /// What it has used up.
+    pub const fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// When it was submitted.
+    pub const fn submitted_at(&self) -> Timestamp {
+        self.submitted_at
+    }
+
+    /// When it got its slot, if it has.
+    pub const fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// How it ended, if it has.
+    pub const fn outcome(&self) -> Option<Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(*outcome),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => None,
+        }
+    }
+
+    /// Restarts with nothing recorded since, oldest first.
+    pub fn idle_restarts(&self) -> &[Timestamp] {
+        &self.idle_restarts
+    }
+
+    /// How long a request or a tool of it was at work, by `now`.
+    pub fn active(&self, now: Timestamp) -> Duration {
+        let running = if self.activity.busy > 0 { now.since(self.activity.since) } else { Duration::ZERO };
+        self.activity.total + running
+    }
+
+    /// Returns the work still owed. An ended run owes nothing.
+    pub fn owed(&self) -> Vec<Effect> {
+        match &self.phase {
+            Phase::New | Phase::Queued | Phase::Between | Phase::Ended(_) => Vec::new(),
+            Phase::Thinking { attempt, not_before, .. } => {
+                vec![Effect::AskModel { turn: self.turn, attempt: *attempt, not_before: *not_before }]
+            }
+            Phase::Acting(calls) => calls.iter().filter_map(OpenCall::owed).collect(),
+        }
+    }
+}
+
+impl OpenCall {
+    fn owed(&self) -> Option<Effect> {
+        let (decision, doubt) = match &self.stage {
+            Stage::Judged(decision) | Stage::Started(decision, _) => (decision, None),
+            Stage::InDoubt(decision, change) => (decision, Some(change.clone())),
+            Stage::Asked | Stage::Answered(_) => return None,
+        };
+        Some(Effect::RunCall { call: self.call.clone(), decision: decision.clone(), doubt })
+    }
+
+    const fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered(_))
+    }
+
+    /// Whether the call may be taking effect right now.
+    pub const fn is_started(&self) -> bool {
+        matches!(self.stage, Stage::Started(..))
+    }
+
+    fn effect(&self) -> Option<EffectClass> {
+        match &self.stage {
+            Stage::Judged(decision) | Stage::Started(decision, _) | Stage::InDoubt(decision, _) => {
+                Some(decision.effect)
+            }
+            Stage::Asked | Stage::Answered(_) => None,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What a run promises, one sentence a test.
