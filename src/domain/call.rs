@@ -74,6 +74,17 @@ pub struct ToolCall {
     pub arguments: Arguments,
 }
 
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// What the model calls it by.
+    pub name: Arc<str>,
+    /// What it does, for the model.
+    pub description: Arc<str>,
+    /// The JSON Schema of its arguments: an object's.
+    pub schema: Arc<serde_json::Value>,
+}
+
 /// What a tool does to the world, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

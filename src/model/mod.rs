@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{
+    call::ToolSpec,
     message::Message,
     outcome::{FaultClass, Stop},
     script::Script,
@@ -40,17 +40,6 @@ pub struct Request {
     pub script: Option<Script>,
     /// For the scripted model: which reply of the script is next; counts answers and failures of the run so far.
     pub reply: usize,
-}
-
-/// A tool as a model is told of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolSpec {
-    /// What the model calls it by.
-    pub name: Arc<str>,
-    /// What it does, for the model.
-    pub description: Arc<str>,
-    /// The JSON Schema of its arguments: an object's.
-    pub schema: Arc<Value>,
 }
 
 /// A piece of an answer.
