@@ -1,7 +1,7 @@
 //! How many operations a second the mutation queue does on one core, by what the jobs touch and how many wait.
 //!
-//! An operation is one submission, or one start with its removal; a round is one of each, so that as many wait
-//! after it as before.
+//! An operation is one submission, or one removal with the start before it; a round is one of each, so that as
+//! many wait after it as before.
 
 use std::{collections::VecDeque, hint::black_box};
 
@@ -106,5 +106,28 @@ fn schedule(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, schedule);
+/// Each job waits for the first one and is cancelled out of turn: a round is a submission and a cancellation.
+fn cancelled(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("schedule/cancelled");
+    group.throughput(Throughput::Elements(2));
+    let job = access(Scope::Tree, Mode::Exclusive, &folder(0));
+    for waiting in WAITING {
+        group.bench_with_input(BenchmarkId::from_parameter(waiting), &waiting, |bencher, &waiting| {
+            let mut schedule = Schedule::new(PERMITS);
+            schedule.submit(std::slice::from_ref(&job));
+            schedule.start_next();
+            let mut tickets: Vec<_> =
+                (0..waiting).map(|_| schedule.submit(std::slice::from_ref(&job))).collect();
+            let mut place = 0;
+            bencher.iter(|| {
+                tickets.push(schedule.submit(std::slice::from_ref(black_box(&job))));
+                place = (place + 7919) % tickets.len();
+                black_box(schedule.remove(tickets.swap_remove(place)));
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, schedule, cancelled);
 criterion_main!(benches);
