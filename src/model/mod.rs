@@ -5,6 +5,10 @@ use std::{sync::Arc, time::Duration};
 use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
+mod registry;
+
+pub use registry::{Model, Models};
+
 use crate::domain::{
     call::ToolSpec,
     message::Message,

@@ -1,4 +1,99 @@
-//! What a run can do to the world: tools, and the rules they share.
+//! What a run can do to the world: the tools, and the rules they share.
+//!
+//! A tool says beforehand what a call touches, so that the executor can order calls over all runs; it does its work
+//! inside the locks that this asks for. It knows nothing of runs, models or the log.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{
+    call::{Access, EffectClass, Failure, ToolSpec},
+    event::FileChange,
+    id::{CallId, RunId},
+};
 
 pub mod process;
+pub mod toolbox;
 pub mod workspace;
+
+use workspace::Workspace;
+
+/// Something that a model can have done.
+pub trait Tool: Send + Sync + 'static {
+    /// What a model is told of it.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What any call of it does to the world, at most.
+    fn effect(&self) -> EffectClass;
+
+    /// What this call touches, and how. May look at the file system, and does so outside any lock; the work checks
+    /// again once it holds them.
+    ///
+    /// # Errors
+    /// Why the call cannot be made, in words for the model.
+    fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String>;
+
+    /// Begins the call; the locks of `context.access` are held until what this returns has ended. Nothing may be
+    /// changed before [`Started::Ready`]'s work runs: by then the log says what is about to happen.
+    fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started>;
+}
+
+/// What a call may know and use.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    /// The run.
+    pub run: RunId,
+    /// The task's own name, if it has one.
+    pub task_id: Option<Arc<str>>,
+    /// The call.
+    pub call: CallId,
+    /// Where it works.
+    pub workspace: Arc<Workspace>,
+    /// What it holds locks on.
+    pub access: Arc<[Access]>,
+    /// Fires when the call is to end at once; it then has its grace, and no more.
+    pub cancel: CancellationToken,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// How far a call came without changing anything.
+pub enum Started {
+    /// It ended already: it failed, or there was nothing to do.
+    Ended(Output),
+    /// What it touches is no longer what its locks are on.
+    Moved(Vec<Access>),
+    /// It is about to take effect.
+    Ready {
+        /// For a change of one file: how to tell afterwards whether it was made.
+        change: Option<FileChange>,
+        /// Takes effect.
+        work: BoxFuture<'static, Output>,
+    },
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What the model is shown.
+    pub text: String,
+    /// Why the tool did not do what was asked, if it did not.
+    pub failure: Option<Failure>,
+    /// Asks the run to end.
+    pub terminate: bool,
+}
+
+impl Output {
+    /// The tool did what was asked.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), failure: None, terminate: false }
+    }
+
+    /// The tool did not.
+    pub fn failed(failure: Failure, text: impl Into<String>) -> Self {
+        Self { text: text.into(), failure: Some(failure), terminate: false }
+    }
+}

@@ -1,0 +1,234 @@
+//! One call, from the grant of its locks to their release.
+//!
+//! The locks are this task's: they are given back when it ends, however it ends. The order within is fixed: the log
+//! says that the call is about to take effect, then it takes effect, then the log has the result, then the locks go.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::message::{ExecutorMsg, Job};
+use crate::{
+    actor::{Services, run::RunMsg},
+    domain::{
+        call::{EffectClass, Failure, Timing, ToolResult},
+        event::FileChange,
+        run::Input,
+        schedule::Ticket,
+        time::Timestamp,
+    },
+    telemetry::metric,
+    tool::{CallContext, Output, Started, workspace::{self, ChangeState}},
+};
+
+/// How often a call is queued again because what it touches had moved.
+const MOVES: u8 = 3;
+
+/// What a tool that does not heed its time-out or its cancellation is given beyond it, before its work is dropped.
+const BACKSTOP: Duration = Duration::from_secs(15);
+
+/// Gives the locks back, whatever happens to the task.
+struct Locks {
+    executor: ActorRef<ExecutorMsg>,
+    ticket: Option<Ticket>,
+}
+
+impl Locks {
+    /// The locks go back as part of another message.
+    const fn hand_over(&mut self) -> Option<Ticket> {
+        self.ticket.take()
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            // Fails only if the executor is gone, and its queue with it.
+            let _ = self.executor.cast(ExecutorMsg::Finished(ticket));
+        }
+    }
+}
+
+/// Runs one call inside its locks.
+pub(super) async fn run(
+    services: Arc<Services>,
+    executor: ActorRef<ExecutorMsg>,
+    ticket: Ticket,
+    job: Job,
+    executor_gone: CancellationToken,
+) {
+    let mut locks = Locks { executor, ticket: Some(ticket) };
+    let held = Held::begin(&services, &job);
+    let cancel = job.cancel.child_token();
+    let mut work = std::pin::pin!(call(&services, &job, cancel.clone()));
+    let reached = tokio::select! {
+        biased;
+        reached = &mut work => reached,
+        () = executor_gone.cancelled() => {
+            cancel.cancel();
+            work.await
+        }
+    };
+    match reached {
+        Reached::End(output) => {
+            let result = held.result(&job, output);
+            let (taken, stored) = oneshot::channel();
+            if job.report_to.cast(RunMsg::Report(Input::CallEnded(result), Some(taken))).is_ok() {
+                // Either answer will do: handed to the store, or nobody there to do it.
+                let _ = stored.await;
+            }
+        }
+        Reached::Moved(access) => {
+            if let Some(ticket) = locks.hand_over() {
+                let moves = job.moves + 1;
+                let job = Box::new(Job { access: access.into(), moves, ..job });
+                let _ = locks.executor.cast(ExecutorMsg::Moved(ticket, job));
+            }
+        }
+        Reached::Nothing => {}
+    }
+}
+
+/// How far a call came.
+enum Reached {
+    End(Output),
+    Moved(Vec<crate::domain::call::Access>),
+    /// The run is gone or no longer wants the call; nothing was done.
+    Nothing,
+}
+
+async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reached {
+    if let Some(change) = &job.doubt {
+        match workspace::change_state(change).await {
+            ChangeState::Made => return Reached::End(made_before(change)),
+            ChangeState::NotMade => {}
+            ChangeState::Unknown => return Reached::End(unknown(change)),
+        }
+    }
+    let Ok(arguments) = serde_json::from_str(job.call.arguments.as_str()) else {
+        return Reached::End(Output::failed(Failure::InvalidArguments, "the arguments are not a JSON object"));
+    };
+    let context = CallContext {
+        run: job.run,
+        task_id: job.task_id.clone(),
+        call: job.call.id.clone(),
+        workspace: job.workspace.clone(),
+        access: job.access.clone(),
+        cancel: cancel.clone(),
+        timeout: services.settings.tool,
+    };
+    let started = AssertUnwindSafe(job.tool.clone().start(context, arguments)).catch_unwind().await;
+    let (change, work) = match started {
+        Ok(Started::Ready { change, work }) => (change, work),
+        Ok(Started::Ended(output)) => return Reached::End(output),
+        Ok(Started::Moved(access)) if job.moves < MOVES => return Reached::Moved(access),
+        Ok(Started::Moved(_)) => {
+            return Reached::End(Output::failed(Failure::Failed, "what the path names keeps changing; nothing was done"));
+        }
+        Err(_) => return Reached::End(panicked()),
+    };
+    if !granted(services, job, change).await {
+        return Reached::Nothing;
+    }
+    Reached::End(within(services.settings.tool, &cancel, work).await)
+}
+
+/// Has the log say that the call is about to take effect. A read need not wait until that is on disk.
+async fn granted(services: &Services, job: &Job, change: Option<FileChange>) -> bool {
+    let (go, gone_ahead) = oneshot::channel();
+    let message = RunMsg::Granted { call: job.call.id.clone(), change, go };
+    if job.report_to.cast(message).is_err() {
+        return false;
+    }
+    let Ok(ticket) = gone_ahead.await else { return false };
+    match job.decision.effect {
+        EffectClass::Read => true,
+        EffectClass::Write | EffectClass::Outside => services.store.durable(ticket).await.is_ok(),
+    }
+}
+
+/// Awaits the work, which ends by itself on time-out and cancellation; what does not is dropped.
+async fn within(
+    limit: Duration,
+    cancel: &CancellationToken,
+    work: futures_util::future::BoxFuture<'static, Output>,
+) -> Output {
+    let mut work = AssertUnwindSafe(work).catch_unwind();
+    let patience = async {
+        tokio::select! {
+            () = tokio::time::sleep(limit) => Failure::TimedOut,
+            () = cancel.cancelled() => Failure::Cancelled,
+        }
+    };
+    let failure = tokio::select! {
+        biased;
+        output = &mut work => return output.unwrap_or_else(|_| panicked()),
+        failure = patience => failure,
+    };
+    cancel.cancel();
+    match tokio::time::timeout(BACKSTOP, work).await {
+        Ok(Ok(output)) if failure == Failure::TimedOut && output.failure == Some(Failure::Cancelled) => {
+            Output::failed(Failure::TimedOut, output.text)
+        }
+        Ok(output) => output.unwrap_or_else(|_| panicked()),
+        Err(_) => Output::failed(failure, "the tool did not end when it was told to and was dropped"),
+    }
+}
+
+fn panicked() -> Output {
+    Output::failed(Failure::Failed, "the tool failed in a way that it should not (it panicked)")
+}
+
+fn made_before(change: &FileChange) -> Output {
+    Output::ok(format!("done: {} has the content that this call gives it (made before an interruption)", change.path))
+}
+
+fn unknown(change: &FileChange) -> Output {
+    let text = format!(
+        "outcome unknown: interrupted. {} is neither as it was before this call nor as the call leaves it. Read it again.",
+        change.path
+    );
+    Output::failed(Failure::OutcomeUnknown, text)
+}
+
+/// When the locks were held.
+struct Held {
+    granted_at: Timestamp,
+    since: Instant,
+    waited: Duration,
+}
+
+impl Held {
+    fn begin(services: &Services, job: &Job) -> Self {
+        let granted_at = services.clock.now();
+        let waited = granted_at.since(job.queued_at);
+        metrics::histogram!(metric::LOCK_WAIT, "effect" => job.decision.effect.as_str()).record(waited.as_secs_f64());
+        Self { granted_at, since: Instant::now(), waited }
+    }
+
+    fn result(self, job: &Job, output: Output) -> ToolResult {
+        let held = self.since.elapsed();
+        let effect = job.decision.effect.as_str();
+        metrics::histogram!(metric::LOCK_HOLD, "effect" => effect).record(held.as_secs_f64());
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        ToolResult {
+            call: job.call.id.clone(),
+            ok: output.failure.is_none(),
+            output: output.text.into(),
+            failure: output.failure,
+            terminate: output.terminate,
+            timing: Some(Timing {
+                waited_us: micros(self.waited),
+                granted_at: self.granted_at,
+                held_us: micros(held),
+            }),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Runs tool calls, so that no two that touch the same thing overlap, over all runs of the process.
+//!
+//! The order is [`Schedule`]'s; this gives each call that may start a task of its own and keeps its locks until the
+//! work has really ended and the log has its result. If this actor dies, its jobs are cancelled and awaited before
+//! another one starts, since otherwise edits could interleave.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::Services;
+use crate::domain::{call::ToolCall, id::{CallId, RunId}, schedule::{Schedule, Ticket}};
+
+mod job;
+mod message;
+
+pub use message::{ExecutorMsg, Job, Load, Waiting};
+
+/// The executor.
+pub struct Executor {
+    services: Arc<Services>,
+    jobs: TaskTracker,
+    cancel: CancellationToken,
+    /// Fires when this actor ends, however it ends.
+    _cancel_on_end: DropGuard,
+}
+
+/// What is queued and what runs.
+pub struct Queue {
+    schedule: Schedule,
+    waiting: BTreeMap<Ticket, Job>,
+    running: BTreeMap<Ticket, (RunId, CallId)>,
+}
+
+impl Executor {
+    /// An executor whose jobs are counted by `jobs`, so that whoever starts another one can wait for them.
+    pub fn new(services: Arc<Services>, jobs: TaskTracker) -> Self {
+        let cancel = CancellationToken::new();
+        Self { services, jobs, _cancel_on_end: cancel.clone().drop_guard(), cancel }
+    }
+}
+
+impl Actor for Executor {
+    type Msg = ExecutorMsg;
+    type State = Queue;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<ExecutorMsg>, (): ()) -> Result<Queue, ActorProcessingErr> {
+        let schedule = Schedule::new(self.services.settings.max_running_calls);
+        Ok(Queue { schedule, waiting: BTreeMap::new(), running: BTreeMap::new() })
+    }
+
+    async fn handle(&self, me: ActorRef<ExecutorMsg>, message: ExecutorMsg, queue: &mut Queue) -> Result<(), ActorProcessingErr> {
+        match message {
+            ExecutorMsg::Submit(jobs) => jobs.into_iter().for_each(|job| queue.submit(job)),
+            ExecutorMsg::Finished(ticket) => queue.free(ticket),
+            ExecutorMsg::Moved(ticket, job) => {
+                queue.free(ticket);
+                queue.submit(*job);
+            }
+            ExecutorMsg::Withdraw(run) => queue.withdraw(run),
+            ExecutorMsg::SetPermits(permits) => queue.schedule.set_permits(permits),
+            // Whoever asked may have gone; that is no fault of ours.
+            ExecutorMsg::Ask(reply) => drop(reply.send(queue.load())),
+            ExecutorMsg::Why(run, reply) => drop(reply.send(queue.why(run))),
+        }
+        self.start_what_may(&me, queue);
+        Ok(())
+    }
+}
+
+impl Executor {
+    fn start_what_may(&self, me: &ActorRef<ExecutorMsg>, queue: &mut Queue) {
+        while let Some(ticket) = queue.schedule.start_next() {
+            let Some(job) = queue.waiting.remove(&ticket) else { continue };
+            queue.running.insert(ticket, (job.run, job.call.id.clone()));
+            let work = job::run(self.services.clone(), me.clone(), ticket, job, self.cancel.clone());
+            self.jobs.spawn(work);
+        }
+        metrics::gauge!(crate::telemetry::metric::CALLS_WAITING).set(count(queue.schedule.waiting()));
+        metrics::gauge!(crate::telemetry::metric::CALLS_RUNNING).set(count(queue.schedule.running()));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge takes a float, and these counts are small")]
+const fn count(n: usize) -> f64 {
+    n as f64
+}
+
+impl Queue {
+    fn submit(&mut self, job: Job) {
+        let ticket = self.schedule.submit(&job.access);
+        self.waiting.insert(ticket, job);
+    }
+
+    fn free(&mut self, ticket: Ticket) {
+        self.running.remove(&ticket);
+        self.schedule.remove(ticket);
+    }
+
+    fn withdraw(&mut self, run: RunId) {
+        let gone = self.waiting.extract_if(.., |_, job| job.run == run);
+        for (ticket, _) in gone {
+            self.schedule.remove(ticket);
+        }
+    }
+
+    fn load(&self) -> Load {
+        Load { waiting: self.schedule.waiting(), running: self.schedule.running() }
+    }
+
+    fn why(&self, run: RunId) -> Vec<Waiting> {
+        let of_run = self.waiting.iter().filter(|(_, job)| job.run == run);
+        of_run
+            .map(|(ticket, job)| {
+                let behind = self.schedule.blocked_by(*ticket).and_then(|blocker| self.who(blocker));
+                Waiting { call: job.call.id.clone(), behind }
+            })
+            .collect()
+    }
+
+    fn who(&self, ticket: Ticket) -> Option<(RunId, CallId)> {
+        let waiting = self.waiting.get(&ticket).map(|job| (job.run, ToolCall::clone(&job.call).id));
+        waiting.or_else(|| self.running.get(&ticket).cloned())
+    }
+}

@@ -1,0 +1,102 @@
+//! The actors: the supervisor that admits runs, the run that works on a task, the executor that runs tools.
+//!
+//! Whatever owns state is an actor; whatever waits for slow work is a task that reports back by message. The rules
+//! are in [`crate::domain`]; what is here appends what they decide and starts what they owe. Of the world it knows
+//! a log, model providers and tools, each by its trait.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::broadcast;
+
+use crate::{
+    clock::Clock,
+    domain::{id::RunId, policy::Policy, restart::RestartPolicy},
+    model::Models,
+    store::EventStore,
+    tool::{toolbox::Toolbox, workspace::Workspaces},
+};
+
+pub mod executor;
+pub mod run;
+pub mod supervisor;
+
+pub use supervisor::{Ended, Supervisor};
+
+/// What every actor of a process works with.
+pub struct Services {
+    /// The log.
+    pub store: Arc<dyn EventStore>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Models by name.
+    pub models: Models,
+    /// Tools by name.
+    pub toolbox: Toolbox,
+    /// What tools may do.
+    pub policy: Policy,
+    /// The folders that tools work in.
+    pub workspaces: Workspaces,
+    /// What is shown but not of record. Lossy: who reads too slowly misses some.
+    pub live: broadcast::Sender<Live>,
+    /// Numbers.
+    pub settings: Settings,
+}
+
+/// How much at once, and how long.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Runs that have a slot at once.
+    pub max_live_runs: usize,
+    /// Calls that hold a permit at once.
+    pub max_running_calls: usize,
+    /// Actors that the runs are spread over.
+    pub shards: usize,
+    /// Whether a run whose actor died goes on.
+    pub restart: RestartPolicy,
+    /// How long a model may say nothing.
+    pub stall: Duration,
+    /// How long one request may take.
+    pub turn: Duration,
+    /// How long one call may take.
+    pub tool: Duration,
+    /// How long a run that was told to end may take before it is given up as stuck, the grace of its tools included.
+    pub stuck: Duration,
+    /// How long runs may go on when herder is told to stop.
+    pub drain: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_live_runs: 100,
+            max_running_calls: 64,
+            shards: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            restart: RestartPolicy::OnFailure,
+            stall: Duration::from_secs(300),
+            turn: Duration::from_secs(1_800),
+            tool: Duration::from_secs(600),
+            stuck: Duration::from_secs(15),
+            drain: Duration::from_secs(25),
+        }
+    }
+}
+
+/// Something to show that is not of record.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The run.
+    pub run: RunId,
+    /// Its turn.
+    pub turn: u32,
+    /// What is shown.
+    pub what: LiveDelta,
+}
+
+/// See [`Live`].
+#[derive(Clone, Debug)]
+pub enum LiveDelta {
+    /// More of the model's text.
+    Text(Arc<str>),
+    /// More of what the model thinks aloud.
+    Reasoning(Arc<str>),
+}

@@ -1,0 +1,103 @@
+//! Whether a call that the model asks for may run: the tool and its schema, then what it touches, then policy.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    actor::Services,
+    domain::{
+        call::{Access, Arguments, Failure, ToolSpec},
+        policy::{Subject, Verdict},
+        run::{self, Judgement},
+        task::TaskSpec,
+        text,
+    },
+    model::ProposedCall,
+    tool::workspace::Workspace,
+};
+
+/// Judges the calls of one answer.
+pub(super) struct Judge<'a> {
+    pub(super) services: &'a Services,
+    pub(super) workspace: &'a Workspace,
+    pub(super) offered: &'a [Arc<str>],
+}
+
+/// The tools that a task is offered: those that it names, or else all; never one that policy lets do nothing.
+pub fn offered(services: &Services, spec: &TaskSpec) -> Vec<Arc<str>> {
+    let usable = |name: &&Arc<str>| {
+        let tool = services.toolbox.get(name);
+        tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Allow)
+    };
+    match &spec.tools {
+        Some(names) => names.iter().filter(usable).cloned().collect(),
+        None => services.toolbox.names().filter(usable).cloned().collect(),
+    }
+}
+
+/// What the model is told of the tools on offer.
+pub(super) fn specs(services: &Services, offered: &[Arc<str>]) -> Arc<[ToolSpec]> {
+    offered.iter().filter_map(|name| services.toolbox.get(name)).map(|tool| tool.spec().clone()).collect()
+}
+
+impl Judge<'_> {
+    pub(super) fn judge(&self, call: ProposedCall) -> run::ProposedCall {
+        let ProposedCall { id, name, arguments } = call;
+        let (arguments, judgement) = match read(&arguments) {
+            Ok(read) => {
+                let judgement = self.judge_call(&name, &read);
+                (read.arguments, judgement)
+            }
+            Err((arguments, why)) => (arguments, Judgement::Refused { failure: Failure::InvalidArguments, why }),
+        };
+        run::ProposedCall { id, name, arguments, judgement }
+    }
+
+    fn judge_call(&self, name: &str, read: &Read) -> Judgement {
+        let tool = match self.services.toolbox.check(self.offered, name, &read.value) {
+            Ok(tool) => tool,
+            Err((failure, why)) => return Judgement::Refused { failure, why },
+        };
+        let effect = tool.effect();
+        let access = match tool.access(self.workspace, &read.value) {
+            Ok(access) => access,
+            Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
+        };
+        let paths: Vec<&str> = access.iter().map(|one| self.within(one)).collect();
+        let (verdict, rule) = self.services.policy.judge(&Subject { tool: name, effect, paths: &paths });
+        Judgement::Judged { verdict, rule, effect, access }
+    }
+
+    /// The path of what is touched as policies name it: relative to the workspace where it lies inside.
+    fn within<'p>(&self, access: &'p Access) -> &'p str {
+        let root = self.workspace.root();
+        let inside = access.path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        inside.map_or(&*access.path, |rest| rest.trim_start_matches('/'))
+    }
+}
+
+/// Arguments that can be worked with.
+struct Read {
+    arguments: Arguments,
+    value: Value,
+}
+
+/// Reads whatever came as arguments. What is no object goes into history as an object that says so, never verbatim:
+/// a provider would refuse the whole conversation.
+fn read(raw: &str) -> Result<Read, (Arguments, String)> {
+    let repaired = text::repair_surrogates(raw);
+    let trimmed = repaired.trim();
+    if trimmed.is_empty() || trimmed == "null" {
+        return Ok(Read { arguments: Arguments::empty(), value: Value::Object(Map::new()) });
+    }
+    let spoiled = |why: String| {
+        let shown: String = raw.chars().take(200).collect();
+        let map = Map::from_iter([("invalid_arguments".to_owned(), Value::String(shown))]);
+        (Arguments::from_map(&map), why)
+    };
+    let arguments = Arguments::parse(trimmed).map_err(&spoiled)?;
+    let value = serde_json::from_str(arguments.as_str())
+        .map_err(|error| spoiled(format!("arguments are not valid JSON: {error}")))?;
+    Ok(Read { arguments, value })
+}

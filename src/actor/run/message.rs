@@ -1,0 +1,46 @@
+//! What a run actor is told.
+
+use std::sync::Arc;
+
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+
+use crate::{
+    actor::executor::ExecutorMsg,
+    domain::{
+        event::FileChange,
+        id::{CallId, Seq},
+        run::{Input, Refused},
+    },
+    store::{StoreError, Ticket},
+};
+
+/// What a run actor is told. An ask carries a reply port; a report does not.
+#[derive(Debug)]
+pub enum RunMsg {
+    /// From the supervisor, once: begin, or go on from the log.
+    Begin(Input),
+    /// From a person or the supervisor; answered once the facts are on disk.
+    Ask(Input, RpcReplyPort<Result<Seq, Refused>>),
+    /// From work this run started. The sender of a result is told when the log has been handed it.
+    Report(Input, Option<oneshot::Sender<()>>),
+    /// From a job that holds its locks: may it go ahead? Answered with the ticket of the fact that it does.
+    Granted {
+        /// The call.
+        call: CallId,
+        /// What it is about to change.
+        change: Option<FileChange>,
+        /// Dropped unanswered if it may not.
+        go: oneshot::Sender<Ticket>,
+    },
+    /// From the executor's supervisor: there is another executor, which knows of none of this run's calls.
+    Executor(ActorRef<ExecutorMsg>),
+    /// From a timer of this run: see whether a limit of time is reached.
+    CheckTime,
+    /// From the supervisor: stop where you are as soon as a turn has ended.
+    Drain,
+    /// From the supervisor: stop where you are as soon as what runs has stopped.
+    Interrupt,
+    /// From a task that waited for the disk in vain.
+    StoreFailed(Arc<StoreError>),
+}

@@ -1,0 +1,120 @@
+//! One run: the shell round [`crate::domain::run`].
+//!
+//! A handler has the run decide, appends the facts, folds them in, starts what is newly owed and returns; it awaits
+//! neither a model nor a tool nor the disk. Requests and calls go on in tasks that report back.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Services, executor::ExecutorMsg, supervisor::RootMsg};
+use crate::{
+    domain::{
+        event::{InputKind, RestartCause},
+        run::{Input, Run},
+    },
+    model::Model,
+    tool::workspace::Workspace,
+};
+
+mod ask;
+mod judge;
+mod message;
+mod step;
+mod timer;
+
+pub use message::RunMsg;
+use step::Progress;
+
+/// A run at work.
+pub struct RunActor {
+    services: Arc<Services>,
+    supervisor: ActorRef<RootMsg>,
+    /// Whether the log was handed the run's end: tells a good exit from a death.
+    ended: Arc<AtomicBool>,
+    /// Ends this run's requests and calls.
+    cancel: CancellationToken,
+    /// Fires when this actor ends, however it ends.
+    _cancel_on_end: DropGuard,
+}
+
+/// What a run actor is started with.
+pub struct RunArgs {
+    /// The run as its log says.
+    pub run: Run,
+    /// Who answers.
+    pub model: Arc<Model>,
+    /// Where its tools work.
+    pub workspace: Arc<Workspace>,
+    /// Who runs its calls.
+    pub executor: ActorRef<ExecutorMsg>,
+}
+
+/// The run and what it has under way.
+pub struct RunState {
+    run: Run,
+    model: Arc<Model>,
+    workspace: Arc<Workspace>,
+    executor: ActorRef<ExecutorMsg>,
+    progress: Progress,
+}
+
+impl RunActor {
+    /// A run that reports its end to `supervisor`.
+    pub fn new(services: Arc<Services>, supervisor: ActorRef<RootMsg>, ended: Arc<AtomicBool>) -> Self {
+        let cancel = CancellationToken::new();
+        Self { services, supervisor, ended, _cancel_on_end: cancel.clone().drop_guard(), cancel }
+    }
+}
+
+impl Actor for RunActor {
+    type Msg = RunMsg;
+    type State = RunState;
+    type Arguments = RunArgs;
+
+    async fn pre_start(&self, _: ActorRef<RunMsg>, args: RunArgs) -> Result<RunState, ActorProcessingErr> {
+        let RunArgs { run, model, workspace, executor } = args;
+        Ok(RunState { run, model, workspace, executor, progress: Progress::default() })
+    }
+
+    async fn handle(&self, me: ActorRef<RunMsg>, message: RunMsg, state: &mut RunState) -> Result<(), ActorProcessingErr> {
+        if self.ended.load(Ordering::Relaxed) {
+            // Whatever is still in the mailbox comes too late; the sender sees its port close.
+            return Ok(());
+        }
+        match message {
+            RunMsg::Begin(input) => self.report(&me, state, input)?,
+            RunMsg::Ask(input, reply) => self.ask(&me, state, input, reply)?,
+            RunMsg::Report(input, taken) => {
+                self.report(&me, state, input)?;
+                // Whoever waits for this may be gone.
+                taken.map(|taken| taken.send(()));
+            }
+            RunMsg::Granted { call, change, go } => self.granted(&me, state, call, change, go)?,
+            RunMsg::Executor(executor) => self.use_executor(&me, state, executor),
+            RunMsg::CheckTime => self.check_time(&me, state)?,
+            RunMsg::Drain => self.drain(&me, state)?,
+            RunMsg::Interrupt => self.interrupt(&me, state)?,
+            RunMsg::StoreFailed(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// How a run goes on: from its first turn if it never started, else from its log.
+pub fn beginning(run: &Run, model: &Model, tools: Vec<Arc<str>>, cause: RestartCause, error: Option<String>) -> Input {
+    if run.started_at().is_none() {
+        Input::Start { model: model.name.clone(), tools }
+    } else {
+        Input::Restart { cause, error }
+    }
+}
+
+/// Something that a person says to a run.
+pub fn say(when: InputKind, text: impl Into<Arc<str>>) -> Input {
+    Input::Say { when, text: text.into(), expected_turn: None }
+}

@@ -1,0 +1,286 @@
+//! The one step that every message of a run comes down to: decide, append, fold, start what is newly owed.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
+
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::{sync::oneshot, task::AbortHandle};
+
+use super::{RunActor, RunMsg, RunState, ask};
+use crate::{
+    actor::{
+        executor::{ExecutorMsg, Job},
+        supervisor::{Ended, RootMsg},
+    },
+    domain::{
+        event::{Event, Fact, FileChange},
+        id::{CallId, Seq},
+        outcome::Outcome,
+        run::{Effect, EffectId, Input, Phase, Refused},
+    },
+    store::{StoreError, Ticket},
+    telemetry::metric,
+};
+
+/// What a run has under way.
+#[derive(Default)]
+pub(super) struct Progress {
+    under_way: BTreeSet<EffectId>,
+    stopping: Option<Stopping>,
+    pub(super) timer: Option<AbortHandle>,
+}
+
+/// How a run is to stop without having ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    /// At the end of its turn.
+    AfterTurn,
+    /// As soon as what runs has stopped.
+    Now,
+}
+
+impl RunActor {
+    /// Takes a report of this run's own; one that comes too late is dropped.
+    pub(super) fn report(&self, me: &ActorRef<RunMsg>, state: &mut RunState, input: Input) -> Result<(), StoreError> {
+        match self.step(me, state, input)? {
+            Ok(_) => {}
+            Err(refused) => tracing::debug!(run.id = %state.run.id(), %refused, "late report dropped"),
+        }
+        Ok(())
+    }
+
+    /// Takes something that was asked from outside, and answers once it is on disk.
+    pub(super) fn ask(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        input: Input,
+        reply: RpcReplyPort<Result<Seq, Refused>>,
+    ) -> Result<(), StoreError> {
+        let ends_early = matches!(input, Input::End(_));
+        let ticket = match self.step(me, state, input)? {
+            Ok(ticket) => ticket,
+            Err(refused) => {
+                // The asker may have hung up.
+                let _ = reply.send(Err(refused));
+                return Ok(());
+            }
+        };
+        if ends_early {
+            self.cancel.cancel();
+            self.withdraw(state);
+        }
+        let (store, seq) = (self.services.store.clone(), state.run.seq());
+        tokio::spawn(async move {
+            // A reply port that closes unanswered says that the append failed.
+            if store.durable(ticket).await.is_ok() {
+                let _ = reply.send(Ok(seq));
+            }
+        });
+        Ok(())
+    }
+
+    /// Lets a call that holds its locks go ahead, once the log says so.
+    pub(super) fn granted(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        call: CallId,
+        change: Option<FileChange>,
+        go: oneshot::Sender<Ticket>,
+    ) -> Result<(), StoreError> {
+        match self.step(me, state, Input::Granted { call, change })? {
+            // The job may have been dropped; then its locks are free already.
+            Ok(ticket) => drop(go.send(ticket)),
+            Err(refused) => tracing::debug!(run.id = %state.run.id(), %refused, "grant not taken"),
+        }
+        Ok(())
+    }
+
+    fn step(&self, me: &ActorRef<RunMsg>, state: &mut RunState, input: Input) -> Result<Result<Ticket, Refused>, StoreError> {
+        let facts = match state.run.decide(input, self.services.clock.now()) {
+            Ok(facts) => facts,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        for fact in &facts {
+            state.run.evolve(fact);
+            count(fact);
+        }
+        if state.run.outcome().is_some() {
+            self.end(me, state, facts, ticket);
+        } else {
+            self.start_owed(me, state);
+        }
+        Ok(Ok(ticket))
+    }
+
+    fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
+        let owed = state.run.owed();
+        state.progress.under_way.retain(|id| owed.iter().any(|effect| effect.id() == *id));
+        if state.progress.stopping.is_some() && self.stops_here(me, state) {
+            return;
+        }
+        let mut jobs = Vec::new();
+        for effect in owed {
+            if !state.progress.under_way.insert(effect.id()) {
+                continue;
+            }
+            match effect {
+                Effect::AskModel { turn, attempt, not_before } => ask::spawn(self, me, state, turn, attempt, not_before),
+                Effect::RunCall { call, decision, doubt } => match self.services.toolbox.get(&call.name) {
+                    Some(tool) => jobs.push(Job {
+                        run: state.run.id(),
+                        task_id: state.run.spec().and_then(|spec| spec.task_id.clone()),
+                        report_to: me.clone(),
+                        access: decision.access.clone().into(),
+                        tool: tool.clone(),
+                        workspace: state.workspace.clone(),
+                        cancel: self.cancel.child_token(),
+                        queued_at: self.services.clock.now(),
+                        moves: 0,
+                        call,
+                        decision,
+                        doubt,
+                    }),
+                    None => ask::tool_is_gone(me, &call),
+                },
+            }
+        }
+        if !jobs.is_empty() {
+            // Fails only while the executor is replaced; the next one is told of everything that is owed.
+            let _ = state.executor.cast(ExecutorMsg::Submit(jobs));
+        }
+        self.arm_timer(me, state);
+    }
+
+    /// Another executor knows of no call of this run: those that had not started are queued with it again.
+    pub(super) fn use_executor(&self, me: &ActorRef<RunMsg>, state: &mut RunState, executor: ActorRef<ExecutorMsg>) {
+        state.executor = executor;
+        let waiting: BTreeSet<EffectId> =
+            state.run.waiting_calls().map(|call| EffectId::Call(call.id.clone())).collect();
+        state.progress.under_way.retain(|id| !waiting.contains(id));
+        self.start_owed(me, state);
+    }
+
+    pub(super) fn drain(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
+        state.progress.stopping.get_or_insert(Stopping::AfterTurn);
+        if matches!(state.run.phase(), Phase::Between | Phase::Queued) {
+            self.stop_unfinished(me, state)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn interrupt(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
+        state.progress.stopping = Some(Stopping::Now);
+        self.cancel.cancel();
+        self.withdraw(state);
+        if !state.run.is_acting() {
+            self.stop_unfinished(me, state)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a run that is to stop has come far enough; if so, it stops instead of starting what it owes.
+    fn stops_here(&self, me: &ActorRef<RunMsg>, state: &RunState) -> bool {
+        let fresh_turn = match state.run.phase() {
+            Phase::Thinking { attempt, .. } => {
+                !state.progress.under_way.contains(&EffectId::Request(state.run.turn(), *attempt))
+            }
+            Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => false,
+        };
+        let stops = match state.progress.stopping {
+            Some(Stopping::AfterTurn) => fresh_turn,
+            Some(Stopping::Now) => fresh_turn || !state.run.is_acting(),
+            None => false,
+        };
+        if stops {
+            // By message: the step that led here has to be over first.
+            let _ = me.cast(RunMsg::Interrupt);
+        }
+        stops || state.progress.stopping == Some(Stopping::Now)
+    }
+
+    /// The log says that herder stopped here; the run goes on at the next start.
+    fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
+        let Ok(facts) = state.run.decide(Input::Interrupt, self.services.clock.now()) else { return Ok(()) };
+        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        for fact in &facts {
+            state.run.evolve(fact);
+        }
+        self.announce(me, state, None, ticket);
+        Ok(())
+    }
+
+    fn end(&self, me: &ActorRef<RunMsg>, state: &RunState, facts: Vec<Fact>, ticket: Ticket) {
+        let end = facts.into_iter().rev().find_map(|fact| {
+            if let Event::RunEnd(end) = fact.event { Some(Arc::new(*end)) } else { None }
+        });
+        self.announce(me, state, end, ticket);
+    }
+
+    /// Tells the supervisor, once it is on disk; the actor is done.
+    fn announce(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &RunState,
+        end: Option<Arc<crate::domain::event::RunEnd>>,
+        ticket: Ticket,
+    ) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.cancel.cancel();
+        self.withdraw(state);
+        let (store, supervisor, run) = (self.services.store.clone(), self.supervisor.clone(), state.run.id());
+        tokio::spawn(async move {
+            let message = match store.durable(ticket).await {
+                Ok(()) => RootMsg::Ended(Ended { run, end }),
+                Err(error) => RootMsg::Lost(run, Arc::new(error)),
+            };
+            // The supervisor may have gone down already; the log has the end.
+            let _ = supervisor.cast(message);
+        });
+        me.stop(None);
+    }
+
+    fn withdraw(&self, state: &RunState) {
+        if state.run.waiting_calls().next().is_some() {
+            let _ = state.executor.cast(ExecutorMsg::Withdraw(state.run.id()));
+        }
+    }
+
+    /// Ends the run early from within.
+    pub(super) fn end_early(&self, me: &ActorRef<RunMsg>, state: &mut RunState, outcome: Outcome) -> Result<(), StoreError> {
+        self.report(me, state, Input::End(outcome))?;
+        self.cancel.cancel();
+        self.withdraw(state);
+        Ok(())
+    }
+}
+
+fn count(fact: &Fact) {
+    match &fact.event {
+        Event::RunStart(_) => metrics::counter!(metric::RUNS_STARTED).increment(1),
+        Event::TurnStart(_) => metrics::counter!(metric::TURNS).increment(1),
+        Event::Message(reply) => {
+            metrics::counter!(metric::TOKENS, "direction" => "input").increment(reply.usage.input);
+            metrics::counter!(metric::TOKENS, "direction" => "output").increment(reply.usage.output);
+        }
+        Event::ModelRetry(retry) => metrics::counter!(metric::RETRIES, "class" => retry.class.as_str()).increment(1),
+        Event::Result(result) => {
+            let how = result.failure.map_or("ok", crate::domain::call::Failure::as_str);
+            metrics::counter!(metric::CALLS, "result" => how).increment(1);
+        }
+        Event::RunEnd(end) => metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1),
+        Event::Submitted(_)
+        | Event::Decision(_)
+        | Event::CallStarted(_)
+        | Event::TurnEnd(_)
+        | Event::InputQueued(_)
+        | Event::InputClaimed(_)
+        | Event::CancelRequested(_)
+        | Event::Interrupted(_)
+        | Event::Restart(_) => {}
+    }
+}

@@ -1,0 +1,48 @@
+//! A run's limits of time: wall time, and the time in which it was at work.
+
+use ractor::ActorRef;
+
+use super::{RunActor, RunMsg, RunState};
+use crate::{
+    domain::outcome::{Limit, Outcome},
+    store::StoreError,
+};
+
+impl RunActor {
+    /// Sets the timer to when the next limit of time could be reached; a run without such limits has none.
+    pub(super) fn arm_timer(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
+        let limits = state.run.spec().map(|spec| spec.limits).unwrap_or_default();
+        if limits.wall_time_s.is_none() && limits.active_time_s.is_none() {
+            return;
+        }
+        let now = self.services.clock.now();
+        let wall = limits.wall_time().zip(state.run.started_at());
+        let wall = wall.map(|(limit, started)| limit.saturating_sub(now.since(started)));
+        let active = limits.active_time().map(|limit| limit.saturating_sub(state.run.active(now)));
+        let Some(due) = [wall, active].into_iter().flatten().min() else { return };
+        let me = me.clone();
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(due).await;
+            // The run may have ended meanwhile.
+            let _ = me.cast(RunMsg::CheckTime);
+        });
+        if let Some(old) = state.progress.timer.replace(timer.abort_handle()) {
+            old.abort();
+        }
+    }
+
+    /// Ends the run if a limit of time is reached, and waits on otherwise.
+    pub(super) fn check_time(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
+        let now = self.services.clock.now();
+        let limits = state.run.spec().map(|spec| spec.limits).unwrap_or_default();
+        let wall = state.run.started_at().map(|started| now.since(started));
+        if limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit) {
+            return self.end_early(me, state, Outcome::Budget(Limit::WallTime));
+        }
+        if limits.active_time().is_some_and(|limit| state.run.active(now) >= limit) {
+            return self.end_early(me, state, Outcome::Budget(Limit::ActiveTime));
+        }
+        self.arm_timer(me, state);
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! The models of a process by name.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::ModelProvider;
+
+/// Every model that a run may ask.
+#[derive(Default)]
+pub struct Models {
+    models: BTreeMap<Arc<str>, Arc<Model>>,
+}
+
+/// A model and the provider that serves it.
+pub struct Model {
+    /// What runs call it.
+    pub name: Arc<str>,
+    /// What its server calls it.
+    pub wire_name: Arc<str>,
+    /// Who serves it.
+    pub provider: Arc<dyn ModelProvider>,
+    /// Tokens that a request and its answer may have together, where that is known.
+    pub context_tokens: Option<u64>,
+    /// Tokens that an answer may have, where that is known.
+    pub max_output_tokens: Option<u32>,
+}
+
+impl Models {
+    /// Adds a model, or replaces the one of that name.
+    pub fn insert(&mut self, model: Model) {
+        self.models.insert(model.name.clone(), Arc::new(model));
+    }
+
+    /// A model by its name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
+        self.models.get(name)
+    }
+
+    /// The names of all models, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.models.keys()
+    }
+}
