@@ -23,6 +23,17 @@ pub enum Message {
     Tool(Arc<ToolResult>),
 }
 
+impl Message {
+    /// Text bytes that the model is shown of it.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::System(text) | Self::User(text) => text.len(),
+            Self::Assistant(reply) => reply.bytes(),
+            Self::Tool(result) => result.output.len(),
+        }
+    }
+}
+
 /// One whole answer of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {

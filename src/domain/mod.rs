@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod call;
+pub mod context;
 pub mod event;
 pub mod id;
 pub mod message;

@@ -75,6 +75,11 @@ impl AddAssign for Usage {
     }
 }
 
+/// A fair guess where nobody counted: four bytes a token.
+pub fn estimated_tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
+}
+
 /// How much a run may use up. An absent limit does not limit; a reached one ends the run as `budget`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

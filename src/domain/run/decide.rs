@@ -16,7 +16,7 @@ use crate::domain::{
     retry,
     task::TaskSpec,
     time::Timestamp,
-    usage::Usage,
+    usage::{Usage, estimated_tokens},
 };
 
 /// Facts being drawn up, with what has to be known of the state that they lead to.
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
             duration_us: micros(duration),
         };
         if usage.is_none() {
-            let (input, output) = (tokens(self.run.history_bytes), tokens(reply.bytes()));
+            let (input, output) = (estimated_tokens(self.run.history_bytes), estimated_tokens(reply.bytes()));
             reply.usage = Usage { input, output, estimated: true, ..Usage::default() };
         }
         let reply = Arc::new(reply);
@@ -554,11 +554,6 @@ impl Run {
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => false,
         }
     }
-}
-
-/// A fair guess where nobody counted: four bytes a token.
-fn tokens(bytes: usize) -> u64 {
-    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -102,16 +102,19 @@ impl Run {
     }
 
     fn say(&mut self, text: Arc<str>) {
-        self.history_bytes += text.len();
-        self.history.push(Message::User(text));
+        self.remember(Message::User(text));
+    }
+
+    fn remember(&mut self, message: Message) {
+        self.history_bytes += message.bytes();
+        self.history.push(message);
     }
 
     fn hear(&mut self, reply: &Arc<Reply>) {
         self.replies += 1;
         self.usage += reply.usage;
         if !reply.text.trim().is_empty() || !reply.calls.is_empty() {
-            self.history_bytes += reply.bytes();
-            self.history.push(Message::Assistant(reply.clone()));
+            self.remember(Message::Assistant(reply.clone()));
         }
         self.call_ids.extend(reply.calls.iter().map(|call| call.id.clone()));
         self.phase = if reply.calls.is_empty() {
@@ -155,19 +158,22 @@ impl Run {
         let was_started = open.is_started();
         open.stage = Stage::Answered(result.clone());
         self.answered += 1;
-        if let Phase::Acting(calls) = &self.phase
-            && calls.iter().all(OpenCall::is_answered)
-        {
-            // The model is shown results in the order in which it asked, whenever they came.
+        self.show_results();
+        was_started
+    }
+
+    /// The model is shown results in the order in which it asked, whenever they came.
+    fn show_results(&mut self) {
+        if !matches!(&self.phase, Phase::Acting(calls) if calls.iter().all(OpenCall::is_answered)) {
+            return;
+        }
+        if let Phase::Acting(calls) = std::mem::replace(&mut self.phase, Phase::Between) {
             for open in calls {
-                if let Stage::Answered(result) = &open.stage {
-                    self.history_bytes += result.output.len();
-                    self.history.push(Message::Tool(result.clone()));
+                if let Stage::Answered(result) = open.stage {
+                    self.remember(Message::Tool(result));
                 }
             }
-            self.phase = Phase::Between;
         }
-        was_started
     }
 
     fn retry(&mut self, retry: &ModelRetry, at: crate::domain::time::Timestamp) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    call::{EffectClass, ToolCall, ToolResult},
+    call::{ToolCall, ToolResult},
     event::{Decision, FileChange, QueuedInput},
     id::{CallId, RunId, Seq},
     message::Message,
@@ -311,14 +311,5 @@ impl OpenCall {
     /// Whether the call may be taking effect right now.
     pub const fn is_started(&self) -> bool {
         matches!(self.stage, Stage::Started(..))
-    }
-
-    fn effect(&self) -> Option<EffectClass> {
-        match &self.stage {
-            Stage::Judged(decision) | Stage::Started(decision, _) | Stage::InDoubt(decision, _) => {
-                Some(decision.effect)
-            }
-            Stage::Asked | Stage::Answered(_) => None,
-        }
     }
 }
