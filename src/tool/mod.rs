@@ -16,7 +16,7 @@ use crate::domain::{
 };
 
 pub mod process;
-pub mod toolbox;
+pub mod text_edit;
 pub mod workspace;
 
 use workspace::Workspace;

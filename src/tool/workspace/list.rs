@@ -1,0 +1,77 @@
+//! Lists a folder.
+//!
+//! Sorted by name, folders marked with `/`; links are shown, not followed. Bounded however large the folder is.
+
+use std::{collections::BTreeSet, fmt::Write, io};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+
+use super::{
+    PathError, Resolved,
+    temp::is_temporary,
+    text::{self, MAX_BYTES},
+};
+
+const MAX_ENTRIES: usize = 1_000;
+
+/// Lists the folder at `target` as text for a model.
+///
+/// # Errors
+/// Refuses what is not a folder or cannot be read.
+pub fn list(target: &Resolved) -> Result<String, PathError> {
+    let unusable = |error: rustix::io::Errno| PathError::Unusable {
+        path: target.shown().to_owned(),
+        source: io::Error::from(error),
+    };
+    let folder = target.open_folder()?;
+    let mut first = BTreeSet::new();
+    let mut count = 0_usize;
+    for entry in Dir::read_from(&folder).map_err(unusable)? {
+        let entry = entry.map_err(unusable)?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") || is_temporary(name.to_bytes()) {
+            continue;
+        }
+        count += 1;
+        let kind = match entry.file_type() {
+            FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+            known => known,
+        };
+        first.insert((name.to_owned(), mark(kind)));
+        if first.len() > MAX_ENTRIES {
+            first.pop_last();
+        }
+    }
+    if count == 0 {
+        return Ok("The folder is empty.".to_owned());
+    }
+    let mut text = String::new();
+    let mut shown = 0;
+    for (name, mark) in &first {
+        let name = text::name(name.to_bytes());
+        if text.len() + name.len() + mark.len() + 1 > MAX_BYTES {
+            break;
+        }
+        let _ = writeln!(text, "{name}{mark}");
+        shown += 1;
+    }
+    if shown < count {
+        let _ = writeln!(
+            text,
+            "[{shown} of {count} entries shown; list a folder below, or use grep with a glob.]"
+        );
+    }
+    Ok(text)
+}
+
+fn mark(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "/",
+        FileType::Symlink => " (link)",
+        FileType::Fifo => " (named pipe)",
+        FileType::Socket => " (socket)",
+        FileType::CharacterDevice | FileType::BlockDevice => " (device)",
+        FileType::RegularFile | FileType::Unknown => "",
+    }
+}

@@ -1,0 +1,1 @@
+//! Confined paths, replacement and the reading tools, on a real file system.
