@@ -66,10 +66,9 @@ impl<T> Admission<T> {
         let mut removed = Vec::new();
         for level in self.levels.values_mut() {
             for queue in level.queues.values_mut() {
-                let (out, kept) = queue.drain(..).partition(|run| matches(run));
-                let (out, kept): (Vec<T>, VecDeque<T>) = (out, kept);
+                let (out, kept): (Vec<T>, Vec<T>) = queue.drain(..).partition(&mut matches);
                 removed.extend(out);
-                *queue = kept;
+                queue.extend(kept);
             }
             level.queues.retain(|_, queue| !queue.is_empty());
             let queues = &level.queues;

@@ -17,5 +17,6 @@ pub mod run;
 pub mod schedule;
 pub mod script;
 pub mod task;
+pub mod text;
 pub mod time;
 pub mod usage;

@@ -104,6 +104,8 @@ pub enum Breakage {
     Store,
     /// The run did not end when it was told to.
     Stuck,
+    /// Its workspace or its model is not to be had any more.
+    Setup,
 }
 
 macro_rules! names {
@@ -139,7 +141,7 @@ names!(FaultClass {
     Stall => "stall", Auth => "auth", Quota => "quota", Invalid => "invalid",
     ContextOverflow => "context_overflow", Cancelled => "cancelled",
 });
-names!(Breakage { Panic => "panic", RestartLimit => "restart_limit", Store => "store", Stuck => "stuck" });
+names!(Breakage { Panic => "panic", RestartLimit => "restart_limit", Store => "store", Stuck => "stuck", Setup => "setup" });
 
 impl Outcome {
     /// The names of all outcomes, as results and metrics show them.

@@ -17,6 +17,7 @@ use crate::domain::{
 
 pub mod process;
 pub mod text_edit;
+pub mod toolbox;
 pub mod workspace;
 
 use workspace::Workspace;

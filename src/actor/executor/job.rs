@@ -67,15 +67,7 @@ pub(super) async fn run(
     let mut locks = Locks { executor, ticket: Some(ticket) };
     let held = Held::begin(&services, &job);
     let cancel = job.cancel.child_token();
-    let mut work = std::pin::pin!(call(&services, &job, cancel.clone()));
-    let reached = tokio::select! {
-        biased;
-        reached = &mut work => reached,
-        () = executor_gone.cancelled() => {
-            cancel.cancel();
-            work.await
-        }
-    };
+    let reached = until_executor_gone(call(&services, &job, cancel.clone()), &executor_gone, &cancel).await;
     match reached {
         Reached::End(output) => {
             let result = held.result(&job, output);
@@ -93,6 +85,23 @@ pub(super) async fn run(
             }
         }
         Reached::Nothing => {}
+    }
+}
+
+/// An executor that dies cancels its calls; they still end in their own time, and their locks with them.
+async fn until_executor_gone<T>(
+    work: impl Future<Output = T>,
+    executor_gone: &CancellationToken,
+    cancel: &CancellationToken,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        reached = &mut work => reached,
+        () = executor_gone.cancelled() => {
+            cancel.cancel();
+            work.await
+        }
     }
 }
 
@@ -150,7 +159,14 @@ async fn granted(services: &Services, job: &Job, change: Option<FileChange>) -> 
     let Ok(ticket) = gone_ahead.await else { return false };
     match job.decision.effect {
         EffectClass::Read => true,
-        EffectClass::Write | EffectClass::Outside => services.store.durable(ticket).await.is_ok(),
+        EffectClass::Write | EffectClass::Outside => match services.store.durable(ticket).await {
+            Ok(()) => true,
+            Err(error) => {
+                // The run goes on from what the log has.
+                let _ = job.report_to.cast(RunMsg::StoreFailed(Arc::new(error)));
+                false
+            }
+        },
     }
 }
 
@@ -209,14 +225,14 @@ impl Held {
     fn begin(services: &Services, job: &Job) -> Self {
         let granted_at = services.clock.now();
         let waited = granted_at.since(job.queued_at);
-        metrics::histogram!(metric::LOCK_WAIT, "effect" => job.decision.effect.as_str()).record(waited.as_secs_f64());
+        metrics::histogram!(metric::LOCK_WAIT_SECONDS, "effect" => job.decision.effect.as_str()).record(waited.as_secs_f64());
         Self { granted_at, since: Instant::now(), waited }
     }
 
     fn result(self, job: &Job, output: Output) -> ToolResult {
         let held = self.since.elapsed();
         let effect = job.decision.effect.as_str();
-        metrics::histogram!(metric::LOCK_HOLD, "effect" => effect).record(held.as_secs_f64());
+        metrics::histogram!(metric::LOCK_HOLD_SECONDS, "effect" => effect).record(held.as_secs_f64());
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         ToolResult {
             call: job.call.id.clone(),

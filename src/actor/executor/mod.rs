@@ -81,8 +81,8 @@ impl Executor {
             let work = job::run(self.services.clone(), me.clone(), ticket, job, self.cancel.clone());
             self.jobs.spawn(work);
         }
-        metrics::gauge!(crate::telemetry::metric::CALLS_WAITING).set(count(queue.schedule.waiting()));
-        metrics::gauge!(crate::telemetry::metric::CALLS_RUNNING).set(count(queue.schedule.running()));
+        metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_WAITING).set(count(queue.schedule.waiting()));
+        metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_RUNNING).set(count(queue.schedule.running()));
     }
 }
 

@@ -19,7 +19,6 @@ use crate::{
         message,
         outcome::{FaultClass, Stop},
         run::{Input, Proposal},
-        task::TaskSpec,
         time::Timestamp,
         usage::Usage,
     },
@@ -33,10 +32,9 @@ struct Asking {
     services: Arc<Services>,
     run: RunId,
     turn: u32,
-    spec: Arc<TaskSpec>,
     model: Arc<Model>,
     workspace: Arc<Workspace>,
-    offered: Vec<Arc<str>>,
+    offered: Arc<[Arc<str>]>,
     request: Request,
     cancel: CancellationToken,
 }
@@ -52,13 +50,12 @@ pub(super) fn spawn(
 ) {
     let Some(spec) = state.run.spec().cloned() else { return };
     let services = actor.services.clone();
-    let offered = judge::offered(&services, &spec);
-    let window = context::Window { tokens: state.model.context_tokens };
-    let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), window);
+    let projection =
+        context::project(&spec, state.run.history(), state.run.history_bytes(), state.model.context_tokens);
     let request = Request {
         model: state.model.wire_name.clone(),
         messages: projection.messages,
-        tools: judge::specs(&services, &offered),
+        tools: state.tools.specs.clone(),
         params: spec.params.clone(),
         script: spec.script.clone(),
         reply: usize::try_from(state.run.replies()).unwrap_or(usize::MAX),
@@ -70,8 +67,7 @@ pub(super) fn spawn(
         workspace: state.workspace.clone(),
         cancel: actor.cancel.child_token(),
         services,
-        spec,
-        offered,
+        offered: state.tools.names.clone(),
         request,
     };
     let wait = not_before.since(asking.services.clock.now());
@@ -113,7 +109,8 @@ impl Asking {
         };
         let duration = since.elapsed();
         let outcome = answer.as_ref().err().map_or("ok", |error| error.class.as_str());
-        metrics::histogram!(metric::REQUEST_SECONDS, "outcome" => outcome).record(duration.as_secs_f64());
+        metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
+        metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
         match answer {
             Ok(answer) => {
                 let proposal = answer.judged(&self, duration);
@@ -210,7 +207,7 @@ fn error(class: FaultClass, message: &str) -> ModelError {
 }
 
 /// Spreads the retries of runs that failed together.
-fn jitter() -> f64 {
+pub(crate) fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(0_u8);
     #[expect(clippy::cast_precision_loss, reason = "53 bits are plenty to spread retries")]

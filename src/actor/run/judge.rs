@@ -24,21 +24,29 @@ pub(super) struct Judge<'a> {
     pub(super) offered: &'a [Arc<str>],
 }
 
-/// The tools that a task is offered: those that it names, or else all; never one that policy lets do nothing.
-pub fn offered(services: &Services, spec: &TaskSpec) -> Vec<Arc<str>> {
-    let usable = |name: &&Arc<str>| {
-        let tool = services.toolbox.get(name);
-        tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Allow)
-    };
-    match &spec.tools {
-        Some(names) => names.iter().filter(usable).cloned().collect(),
-        None => services.toolbox.names().filter(usable).cloned().collect(),
-    }
+/// The tools that a run is offered.
+#[derive(Clone)]
+pub struct Offer {
+    /// Their names.
+    pub names: Arc<[Arc<str>]>,
+    /// What the model is told of them.
+    pub specs: Arc<[ToolSpec]>,
 }
 
-/// What the model is told of the tools on offer.
-pub(super) fn specs(services: &Services, offered: &[Arc<str>]) -> Arc<[ToolSpec]> {
-    offered.iter().filter_map(|name| services.toolbox.get(name)).map(|tool| tool.spec().clone()).collect()
+impl Offer {
+    /// The tools that a task names, or else all; never one that policy lets do nothing.
+    pub fn of(services: &Services, spec: &TaskSpec) -> Self {
+        let usable = |name: &&Arc<str>| {
+            let tool = services.toolbox.get(name);
+            tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Allow)
+        };
+        let names: Arc<[Arc<str>]> = match &spec.tools {
+            Some(names) => names.iter().filter(usable).cloned().collect(),
+            None => services.toolbox.names().filter(usable).cloned().collect(),
+        };
+        let specs = names.iter().filter_map(|name| services.toolbox.get(name)).map(|tool| tool.spec().clone()).collect();
+        Self { names, specs }
+    }
 }
 
 impl Judge<'_> {
@@ -71,7 +79,7 @@ impl Judge<'_> {
 
     /// The path of what is touched as policies name it: relative to the workspace where it lies inside.
     fn within<'p>(&self, access: &'p Access) -> &'p str {
-        let root = self.workspace.root();
+        let root = &**self.workspace.key();
         let inside = access.path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         inside.map_or(&*access.path, |rest| rest.trim_start_matches('/'))
     }

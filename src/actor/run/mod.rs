@@ -27,6 +27,8 @@ mod message;
 mod step;
 mod timer;
 
+pub(crate) use ask::jitter;
+pub use judge::Offer;
 pub use message::RunMsg;
 use step::Progress;
 
@@ -50,6 +52,8 @@ pub struct RunArgs {
     pub model: Arc<Model>,
     /// Where its tools work.
     pub workspace: Arc<Workspace>,
+    /// What it is offered.
+    pub tools: Offer,
     /// Who runs its calls.
     pub executor: ActorRef<ExecutorMsg>,
 }
@@ -59,6 +63,7 @@ pub struct RunState {
     run: Run,
     model: Arc<Model>,
     workspace: Arc<Workspace>,
+    tools: Offer,
     executor: ActorRef<ExecutorMsg>,
     progress: Progress,
 }
@@ -77,8 +82,8 @@ impl Actor for RunActor {
     type Arguments = RunArgs;
 
     async fn pre_start(&self, _: ActorRef<RunMsg>, args: RunArgs) -> Result<RunState, ActorProcessingErr> {
-        let RunArgs { run, model, workspace, executor } = args;
-        Ok(RunState { run, model, workspace, executor, progress: Progress::default() })
+        let RunArgs { run, model, workspace, tools, executor } = args;
+        Ok(RunState { run, model, workspace, tools, executor, progress: Progress::default() })
     }
 
     async fn handle(&self, me: ActorRef<RunMsg>, message: RunMsg, state: &mut RunState) -> Result<(), ActorProcessingErr> {

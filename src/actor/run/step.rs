@@ -72,11 +72,13 @@ impl RunActor {
             self.cancel.cancel();
             self.withdraw(state);
         }
-        let (store, seq) = (self.services.store.clone(), state.run.seq());
+        let (store, seq, me) = (self.services.store.clone(), state.run.seq(), me.clone());
         tokio::spawn(async move {
-            // A reply port that closes unanswered says that the append failed.
-            if store.durable(ticket).await.is_ok() {
-                let _ = reply.send(Ok(seq));
+            match store.durable(ticket).await {
+                // The asker may have hung up.
+                Ok(()) => drop(reply.send(Ok(seq))),
+                // A reply port that closes unanswered says that nothing came of it.
+                Err(error) => drop(me.cast(RunMsg::StoreFailed(Arc::new(error)))),
             }
         });
         Ok(())
@@ -264,13 +266,12 @@ fn count(fact: &Fact) {
         Event::RunStart(_) => metrics::counter!(metric::RUNS_STARTED).increment(1),
         Event::TurnStart(_) => metrics::counter!(metric::TURNS).increment(1),
         Event::Message(reply) => {
-            metrics::counter!(metric::TOKENS, "direction" => "input").increment(reply.usage.input);
-            metrics::counter!(metric::TOKENS, "direction" => "output").increment(reply.usage.output);
+            metrics::counter!(metric::TOKENS_INPUT).increment(reply.usage.input);
+            metrics::counter!(metric::TOKENS_OUTPUT).increment(reply.usage.output);
         }
-        Event::ModelRetry(retry) => metrics::counter!(metric::RETRIES, "class" => retry.class.as_str()).increment(1),
+        Event::ModelRetry(retry) => metrics::counter!(metric::MODEL_RETRIES, "class" => retry.class.as_str()).increment(1),
         Event::Result(result) => {
-            let how = result.failure.map_or("ok", crate::domain::call::Failure::as_str);
-            metrics::counter!(metric::CALLS, "result" => how).increment(1);
+            metrics::counter!(metric::TOOL_CALLS, "ok" => metric::ok(result.ok)).increment(1);
         }
         Event::RunEnd(end) => metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1),
         Event::Submitted(_)

@@ -18,6 +18,7 @@ pub mod grep;
 pub mod list;
 pub mod mutate;
 mod open;
+mod pool;
 pub mod read;
 pub mod replace;
 mod resolve;
@@ -26,6 +27,7 @@ mod temp;
 mod text;
 
 pub use open::{FileKind, OpenFile};
+pub use pool::{ChangeState, Workspaces, change_state};
 pub use resolve::Resolved;
 
 /// A folder that a run works in, with the folders outside it that it may read.

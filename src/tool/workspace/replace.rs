@@ -209,14 +209,20 @@ pub fn hash_file(target: &Resolved) -> Result<Option<String>, ReplaceError> {
         Err(PathError::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    let path = || target.shown().to_owned();
+    digest(&mut opened.file).map(Some).map_err(|source| ReplaceError::Unreadable { path: path(), source })
+}
+
+/// SHA-256 of all that `file` holds, in hex.
+pub(super) fn digest(file: &mut impl Read) -> io::Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
-        match opened.file.read(&mut buffer) {
-            Ok(0) => return Ok(Some(hex(&digest.finalize()))),
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&digest.finalize())),
             Ok(count) => digest.update(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(ReplaceError::Unreadable { path: target.shown().to_owned(), source }),
+            Err(error) => return Err(error),
         }
     }
 }

@@ -1,0 +1,113 @@
+//! What the supervisor and its shards are told.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::Duration,
+};
+
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+
+use crate::{
+    actor::executor::ExecutorMsg,
+    domain::{
+        event::RunEnd,
+        id::{BatchId, RunId, Seq},
+        outcome::Outcome,
+        run::{Input, Refused, Run},
+    },
+    store::StoreError,
+};
+
+/// A run that is over, for now or for good.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The run.
+    pub run: RunId,
+    /// How it ended; absent if herder stopped before it had.
+    pub end: Option<Arc<RunEnd>>,
+}
+
+/// What the root of the supervision tree is told.
+#[derive(Debug)]
+pub enum RootMsg {
+    /// From a submitter, who has handed the log its first fact: give it a slot when its turn comes.
+    Admit(Admitted),
+    /// From a run: it has ended, and the log says so.
+    Ended(Ended),
+    /// From a run: it ended, but the log did not take it. The run is started again from the log.
+    Lost(RunId, Arc<StoreError>),
+    /// From a person: say something to a run, or end it. The reply port closes unanswered if there is no such run.
+    Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
+    /// From a person or a batch: end the runs that match.
+    EndAll(Option<BatchId>, Outcome),
+    /// From a timer: this run was told to end a while ago.
+    CheckStuck(RunId),
+    /// From a person: change how many runs have a slot.
+    SetMaxLiveRuns(usize),
+    /// Start no more runs, let those that run end their turn, then stop.
+    Drain(Duration, RpcReplyPort<()>),
+    /// The time for draining is up, or nobody wants to wait for it.
+    Interrupt,
+    /// From a timer: whoever has not stopped by now is left to the next start.
+    LeaveBehind,
+    /// From the task that waited for the jobs of a dead executor: they have all ended.
+    ExecutorGone,
+    /// From a person: how much is going on.
+    Load(RpcReplyPort<Load>),
+}
+
+/// How much is going on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Runs that have a slot.
+    pub live: usize,
+    /// Runs that wait for one.
+    pub queued: usize,
+    /// Live runs by batch.
+    pub by_batch: BTreeMap<Option<BatchId>, usize>,
+}
+
+/// A run that is to have a slot.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The run as its log says.
+    pub run: Box<Run>,
+    /// Told when it is over. Dropped if it never starts.
+    pub done: oneshot::Sender<Ended>,
+}
+
+/// What a shard, which holds the lives of some of the runs, is told.
+#[derive(Debug)]
+pub(super) enum ShardMsg {
+    /// Give this run an actor.
+    Start(Box<Run>),
+    /// Pass this on to the run; it is answered by the run, or by closing the port.
+    Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
+    /// The run's end was not stored: start it again.
+    Lost(RunId, Arc<StoreError>),
+    /// The run has ended and is of no more concern.
+    Forget(RunId),
+    /// From a task that read the run's log again: here is where it stands.
+    Revived(Revived),
+    /// The run did not end when it was told to: kill its actor and end it as stuck.
+    Kill(RunId),
+    /// Stop at the end of the turn.
+    Drain,
+    /// Stop as soon as what runs has stopped.
+    Interrupt,
+    /// There is another executor.
+    Executor(ActorRef<ExecutorMsg>),
+}
+
+/// A run that was read from its log after its actor had died.
+#[derive(Debug)]
+pub(super) struct Revived {
+    /// The run.
+    pub run: Box<Run>,
+    /// Which of the run's lives this is to be; a stale one is dropped.
+    pub life: u64,
+    /// What is done first.
+    pub first: Input,
+}

@@ -1,0 +1,204 @@
+//! Admits runs, hands out slots, ends runs early, and keeps them going when their actors die.
+//!
+//! The root owns admission; shards own the lives of runs. [`Supervisor`] is the handle that everything outside uses.
+
+use std::{sync::Arc, time::Duration};
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::oneshot;
+
+use super::{Services, executor};
+use crate::{
+    domain::{
+        id::{BatchId, RunId, Seq},
+        outcome::Outcome,
+        run::{Input, Refused, Run},
+        task::TaskSpec,
+    },
+    store::StoreError,
+};
+
+mod message;
+mod root;
+mod shard;
+
+pub use message::{Admitted, Ended, Load, RootMsg};
+use root::Root;
+
+/// The handle of a running supervision tree.
+#[derive(Clone)]
+pub struct Supervisor {
+    root: ActorRef<RootMsg>,
+    services: Arc<Services>,
+}
+
+/// A run that was submitted.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its name.
+    pub run: RunId,
+    /// Told when it is over. Closed if herder stops before it started.
+    pub done: oneshot::Receiver<Ended>,
+}
+
+/// Why a task was not taken on.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error("the task cannot be taken on: {0}")]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("herder is stopping")]
+    Stopping,
+}
+
+/// Why something asked of a run did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    #[error("no such run is live")]
+    NoSuchRun,
+}
+
+impl Supervisor {
+    /// Starts the tree.
+    ///
+    /// # Errors
+    /// An actor could not be spawned.
+    pub async fn start(services: Arc<Services>) -> Result<Self, ractor::SpawnErr> {
+        let (root, _) = Actor::spawn(None, Root { services: services.clone() }, ()).await?;
+        Ok(Self { root, services })
+    }
+
+    /// What the tree works with.
+    pub const fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
+    /// Takes a task on as `run`, a name that is new. Returns once the task is on disk.
+    ///
+    /// # Errors
+    /// The task is refused, or the log did not take it; then nothing is run.
+    pub async fn submit(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<Submitted, SubmitError> {
+        let mut state = Run::new(run);
+        let facts = state.decide(Input::Submit(spec), self.services.clock.now())?;
+        let ticket = self.services.store.append(run, Seq::START, &facts)?;
+        for fact in &facts {
+            state.evolve(fact);
+        }
+        self.services.store.durable(ticket).await?;
+        self.admit(state)
+    }
+
+    /// Takes up a run that is of record and has not ended.
+    ///
+    /// # Errors
+    /// The log cannot be read, or herder is stopping.
+    pub async fn resume(&self, run: RunId) -> Result<Submitted, SubmitError> {
+        let log = self.services.store.read(run, Seq::START).await?;
+        self.admit(Run::replay(run, log.iter().map(|envelope| &envelope.fact)))
+    }
+
+    fn admit(&self, state: Run) -> Result<Submitted, SubmitError> {
+        let run = state.id();
+        let (tell, done) = oneshot::channel();
+        let admitted = Admitted { run: Box::new(state), done: tell };
+        self.root.cast(RootMsg::Admit(admitted)).map_err(|_| SubmitError::Stopping)?;
+        Ok(Submitted { run, done })
+    }
+
+    /// Says something to a live run, or ends it; returns once that is on disk, with its place in the log.
+    ///
+    /// # Errors
+    /// There is no such live run, or it refuses.
+    pub async fn ask(&self, run: RunId, input: Input) -> Result<Seq, AskError> {
+        let (tell, answer) = oneshot::channel();
+        self.root.cast(RootMsg::Ask(run, input, tell.into())).map_err(|_| AskError::NoSuchRun)?;
+        Ok(answer.await.map_err(|_| AskError::NoSuchRun)??)
+    }
+
+    /// Ends a run as cancelled.
+    ///
+    /// # Errors
+    /// There is no such live run, or it is ending already.
+    pub async fn cancel(&self, run: RunId) -> Result<Seq, AskError> {
+        self.ask(run, Input::End(Outcome::Cancelled)).await
+    }
+
+    /// Ends all runs, or those of one batch, as cancelled.
+    pub fn cancel_all(&self, batch: Option<BatchId>) {
+        // Fails only if the tree is down, and the runs with it.
+        let _ = self.root.cast(RootMsg::EndAll(batch, Outcome::Cancelled));
+    }
+
+    /// How much is going on; nothing, once the tree is down.
+    pub async fn load(&self) -> Load {
+        let (tell, answer) = oneshot::channel();
+        let _ = self.root.cast(RootMsg::Load(tell.into()));
+        answer.await.unwrap_or_default()
+    }
+
+    /// Changes how many runs have a slot at once.
+    pub fn set_max_live_runs(&self, runs: usize) {
+        let _ = self.root.cast(RootMsg::SetMaxLiveRuns(runs));
+    }
+
+    /// Starts no more runs, lets those that run end their turn for `patience`, interrupts the rest, and returns when
+    /// all have stopped. What did not end goes on at the next start.
+    pub async fn drain(&self, patience: Duration) {
+        let (tell, drained) = oneshot::channel();
+        let _ = self.root.cast(RootMsg::Drain(patience, tell.into()));
+        // Closed unanswered only if the tree is down.
+        let _ = drained.await;
+    }
+
+    /// Cuts a drain short.
+    pub fn interrupt(&self) {
+        let _ = self.root.cast(RootMsg::Interrupt);
+    }
+}
+
+/// Has a run that has no actor decide, and tells the root once that is on disk.
+fn end_without_actor(services: &Arc<Services>, root: &ActorRef<RootMsg>, mut run: Run, input: Input) {
+    let (services, root) = (services.clone(), root.clone());
+    tokio::spawn(async move {
+        let id = run.id();
+        let mut end = None;
+        if let Ok(facts) = run.decide(input, services.clock.now()) {
+            let stored = match services.store.append(id, run.seq(), &facts) {
+                Ok(ticket) => services.store.durable(ticket).await,
+                Err(error) => Err(error),
+            };
+            match stored {
+                Ok(()) => {
+                    for fact in &facts {
+                        run.evolve(fact);
+                        if let crate::domain::event::Event::RunEnd(done) = &fact.event {
+                            end = Some(Arc::new((**done).clone()));
+                        }
+                    }
+                }
+                Err(error) => tracing::error!(run.id = %id, %error, "the end of a run could not be stored"),
+            }
+        }
+        let _ = root.cast(RootMsg::Ended(Ended { run: id, end }));
+    });
+}
+
+/// Spreads what would otherwise happen at the same time.
+fn jitter() -> f64 {
+    super::run::jitter()
+}
+
+/// Jobs of an executor that must have ended before another one starts.
+type Jobs = tokio_util::task::TaskTracker;
+
+async fn spawn_executor(
+    services: &Arc<Services>,
+    jobs: &Jobs,
+    root: &ActorRef<RootMsg>,
+) -> Result<ActorRef<executor::ExecutorMsg>, ractor::SpawnErr> {
+    let actor = executor::Executor::new(services.clone(), jobs.clone());
+    Ok(Actor::spawn_linked(None, actor, (), root.get_cell()).await?.0)
+}

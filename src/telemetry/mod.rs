@@ -1,0 +1,3 @@
+//! What herder tells of itself.
+
+pub mod metric;
