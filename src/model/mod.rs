@@ -18,7 +18,11 @@ use crate::domain::{
 pub trait ModelProvider: Send + Sync + 'static {
     /// Sends one request and streams the answer. [`Delta::Stop`] comes last; a stream that ends without it, or with
     /// an error, gave no answer. The stream ends soon after `cancel` fires, at any await.
-    fn stream(&self, request: Request, cancel: CancellationToken) -> BoxStream<'static, Result<Delta, ModelError>>;
+    fn stream(
+        &self,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
 /// One request, complete: nothing of it is kept at the provider.

@@ -4,6 +4,16 @@
 //! ticket. Tickets become durable in the order in which they were handed over, over all runs. What a reader or
 //! a subscriber is given is durable.
 
+#[cfg(test)]
+mod contract;
+pub mod feed;
+pub mod folder;
+pub mod memory;
+#[cfg(test)]
+mod samples;
+pub mod sqlite;
+mod tickets;
+
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -80,6 +90,27 @@ pub struct RunFilter {
     pub limit: Option<usize>,
 }
 
+impl RunFilter {
+    /// The first and the last id that, written out, can start with `prefix`; nothing if none can.
+    fn ids(prefix: &str) -> Option<(RunId, RunId)> {
+        let complete = |rest: &str| format!("{prefix}{}", rest.get(prefix.len()..)?).parse().ok();
+        Some((
+            complete("00000000-0000-0000-0000-000000000000")?,
+            complete("ffffffff-ffff-ffff-ffff-ffffffffffff")?,
+        ))
+    }
+
+    /// Whether a run matches; `limit` is not its business.
+    fn admits(&self, record: &RunRecord) -> bool {
+        self.batch.is_none_or(|batch| record.batch == Some(batch))
+            && self.ended.is_none_or(|ended| record.end.is_some() == ended)
+            && self.task_id.as_ref().is_none_or(|id| record.task_id.as_deref() == Some(id))
+            && self.id_prefix.as_ref().is_none_or(|prefix| {
+                Self::ids(prefix).is_some_and(|(first, last)| (first..=last).contains(&record.run))
+            })
+    }
+}
+
 /// What a store knows of a run without reading its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
@@ -135,7 +166,12 @@ pub enum StoreError {
     Closed,
     /// A stored event cannot be read.
     #[error("event log damaged at position {pos}, run {run}")]
-    Damaged { pos: Pos, run: RunId, #[source] source: Arc<DecodeError> },
+    Damaged {
+        pos: Pos,
+        run: RunId,
+        #[source]
+        source: Arc<DecodeError>,
+    },
     /// A fact cannot be encoded.
     #[error("event cannot be encoded")]
     Encode(#[source] Arc<serde_json::Error>),
