@@ -12,7 +12,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    BatchRecord, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket, tickets::Tickets,
+    BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
+    tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Event, FORMAT, Fact},
@@ -52,7 +53,7 @@ struct Run {
     head: Seq,
     appends: Vec<usize>,
     record: Option<usize>,
-    checkpoint: Option<(Seq, Vec<u8>)>,
+    checkpoint: Option<Checkpoint>,
 }
 
 impl Append {
@@ -220,7 +221,7 @@ impl EventStore for MemoryStore {
         })
     }
 
-    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<(Seq, Vec<u8>)>, StoreError>> {
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
         self.look(|log| log.runs.get(&run).and_then(|run| run.checkpoint.clone()))
     }
 

@@ -63,7 +63,7 @@ pub trait EventStore: Send + Sync + 'static {
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
 
     /// The last snapshot of a run, if there is one.
-    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<(Seq, Vec<u8>)>, StoreError>>;
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>>;
 
     /// Records a batch, or replaces its options, and adds tasks to it; a task's hash replaces an older one.
     fn record_batch(&self, batch: BatchRecord, tasks: Vec<TaskRecord>) -> Result<Ticket, StoreError>;
@@ -74,6 +74,9 @@ pub trait EventStore: Send + Sync + 'static {
     /// The tasks of a batch, in the order in which they were recorded.
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>>;
 }
+
+/// A snapshot of a run's state, and the last event that is in it.
+pub type Checkpoint = (Seq, Vec<u8>);
 
 /// Which runs are asked for. What is absent does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

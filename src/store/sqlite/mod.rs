@@ -28,7 +28,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    BatchRecord, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket, tickets::Tickets,
+    BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
+    tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Event, Fact, encode},
@@ -250,7 +251,7 @@ impl EventStore for SqliteStore {
         self.queue.hand_over(Request::Checkpoint { run, through, state })
     }
 
-    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<(Seq, Vec<u8>)>, StoreError>> {
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
         self.read_after_writes(move |db| read::checkpoint(db, run))
     }
 

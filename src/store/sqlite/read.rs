@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
 use tokio::sync::oneshot;
 
-use super::super::{BatchRecord, RunFilter, RunRecord, StoreError, TaskRecord};
+use super::super::{BatchRecord, Checkpoint, RunFilter, RunRecord, StoreError, TaskRecord};
 use crate::domain::{
     event::{DecodeError, Envelope, RunEnd, decode},
     id::{BatchId, Pos, RunId, Seq},
@@ -184,7 +184,7 @@ fn end(body: &[u8]) -> Result<RunEnd, DecodeError> {
 }
 
 /// The last snapshot of a run.
-pub(super) fn checkpoint(db: &Connection, run: RunId) -> Result<Option<(Seq, Vec<u8>)>, StoreError> {
+pub(super) fn checkpoint(db: &Connection, run: RunId) -> Result<Option<Checkpoint>, StoreError> {
     let mut select = db.prepare_cached("SELECT through, state FROM checkpoint WHERE run = ?1")?;
     let found = select.query_row([run.as_bytes()], |row| Ok((Seq::new(row.get(0)?), row.get(1)?)));
     Ok(found.optional()?)

@@ -4,9 +4,9 @@
 //! single event is indexed. What is asked for without reading a log stands in tables beside it, which the writer
 //! changes in the same transaction. The schema only ever grows, by steps; a file of a newer version is left alone.
 
-use std::{path::Path, time::Duration};
+use std::{ffi::OsStr, path::Path, time::Duration};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{Durability, OpenError};
 
@@ -80,14 +80,45 @@ pub(super) fn open_writer(
 
 /// Opens the file to read it. Whoever writes to it goes on.
 pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = |source| OpenError::sqlite(path, source);
-    let db = Connection::open_with_flags(path, flags).map_err(opened)?;
-    set_up(&db, busy_timeout).map_err(opened)?;
-    if check_version(path, &db)? == 0 {
-        return Err(OpenError::Empty { path: path.to_owned() });
+    let empty = || OpenError::Empty { path: path.to_owned() };
+    if !path.exists() {
+        return Err(empty());
     }
-    Ok(db)
+    let (db, found) = match open_to_read(path, path.as_os_str(), busy_timeout) {
+        Err(OpenError::Sqlite { source, .. }) if is_unwritable(&source) => {
+            let uri = still_uri(path).ok_or(OpenError::Sqlite { path: path.to_owned(), source })?;
+            open_to_read(path, uri.as_ref(), busy_timeout)?
+        }
+        opened => opened?,
+    };
+    if found == 0 { Err(empty()) } else { Ok(db) }
+}
+
+fn open_to_read(path: &Path, name: &OsStr, busy_timeout: Duration) -> Result<(Connection, usize), OpenError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let opened = |source| OpenError::sqlite(path, source);
+    let db = Connection::open_with_flags(name, flags).map_err(opened)?;
+    set_up(&db, busy_timeout).map_err(opened)?;
+    let found = check_version(path, &db)?;
+    Ok((db, found))
+}
+
+/// Readers share a small file beside the log with the writer. Where they cannot make it, they cannot read this way.
+fn is_unwritable(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+/// Names the file as one that nobody is changing. That is so if there is no write-ahead log beside it: a writer has
+/// one as long as it lives, and one that was killed leaves it behind.
+fn still_uri(path: &Path) -> Option<String> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if Path::new(&log).exists() {
+        return None;
+    }
+    let escaped = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(format!("file:{escaped}?immutable=1"))
 }
 
 fn set_up(db: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
