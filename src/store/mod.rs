@@ -4,6 +4,16 @@
 //! ticket. Tickets become durable in the order in which they were handed over, over all runs. What a reader or
 //! a subscriber is given is durable.
 
+#[cfg(test)]
+mod contract;
+pub mod feed;
+pub mod folder;
+pub mod memory;
+#[cfg(test)]
+mod samples;
+pub mod sqlite;
+mod tickets;
+
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -53,7 +63,7 @@ pub trait EventStore: Send + Sync + 'static {
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
 
     /// The last snapshot of a run, if there is one.
-    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<(Seq, Vec<u8>)>, StoreError>>;
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>>;
 
     /// Records a batch, or replaces its options, and adds tasks to it; a task's hash replaces an older one.
     fn record_batch(&self, batch: BatchRecord, tasks: Vec<TaskRecord>) -> Result<Ticket, StoreError>;
@@ -64,6 +74,9 @@ pub trait EventStore: Send + Sync + 'static {
     /// The tasks of a batch, in the order in which they were recorded.
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>>;
 }
+
+/// A snapshot of a run's state, and the last event that is in it.
+pub type Checkpoint = (Seq, Vec<u8>);
 
 /// Which runs are asked for. What is absent does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +91,27 @@ pub struct RunFilter {
     pub id_prefix: Option<String>,
     /// At most this many, the newest.
     pub limit: Option<usize>,
+}
+
+impl RunFilter {
+    /// The first and the last id that, written out, can start with `prefix`; nothing if none can.
+    fn ids(prefix: &str) -> Option<(RunId, RunId)> {
+        let complete = |rest: &str| format!("{prefix}{}", rest.get(prefix.len()..)?).parse().ok();
+        Some((
+            complete("00000000-0000-0000-0000-000000000000")?,
+            complete("ffffffff-ffff-ffff-ffff-ffffffffffff")?,
+        ))
+    }
+
+    /// Whether a run matches; `limit` is not its business.
+    fn admits(&self, record: &RunRecord) -> bool {
+        self.batch.is_none_or(|batch| record.batch == Some(batch))
+            && self.ended.is_none_or(|ended| record.end.is_some() == ended)
+            && self.task_id.as_ref().is_none_or(|id| record.task_id.as_deref() == Some(id))
+            && self.id_prefix.as_ref().is_none_or(|prefix| {
+                Self::ids(prefix).is_some_and(|(first, last)| (first..=last).contains(&record.run))
+            })
+    }
 }
 
 /// What a store knows of a run without reading its log.

@@ -1,0 +1,279 @@
+//! The state folder: `format`, `lock`, `log.db` and `spill/RUN/`.
+//!
+//! One process at a time writes to a folder; any number may read it meanwhile. A folder of a later version, or one
+//! that holds somebody's files, is left as it is. Knows nothing of what is in the log.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::domain::id::RunId;
+
+/// The version of the layout that this program writes.
+const FORMAT: u32 = 1;
+const FORMAT_PREFIX: &str = "herder state ";
+
+/// Why a state folder could not be opened. Each is a sentence for whoever named the folder.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// Another process writes to it, or this one already does.
+    #[error("{path}: in use by {holder}; wait for it to end, stop it, or name another state folder")]
+    InUse { path: PathBuf, holder: Holder },
+    /// A later version made it.
+    #[error("{path}: state format {found} is newer than this version's {known}; use a newer herder", known = FORMAT)]
+    Newer { path: PathBuf, found: u32 },
+    /// It holds something else.
+    #[error("{path}: not a herder state folder and not empty; name an empty or a new folder")]
+    Foreign { path: PathBuf },
+    /// There is nothing to read.
+    #[error("{path}: no herder state here; check the path given by --state")]
+    Missing { path: PathBuf },
+    /// Its format file says something that no version wrote.
+    #[error("{path}: the file `format` is damaged; restore it or name another state folder")]
+    Damaged { path: PathBuf },
+    /// The file system refused.
+    #[error("{path}: cannot {action}; check that the folder exists and is yours")]
+    Io {
+        path: PathBuf,
+        action: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Who holds a state folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder(Option<u32>);
+
+impl Holder {
+    /// The process id, if it is known.
+    pub const fn pid(self) -> Option<u32> {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, "process {pid}"),
+            None => f.write_str("another process"),
+        }
+    }
+}
+
+/// An open state folder. One that is open for writing is held until this is dropped.
+#[derive(Debug)]
+pub struct StateFolder {
+    path: PathBuf,
+    _lock: Option<File>,
+}
+
+impl StateFolder {
+    /// Opens a folder to write to, makes it if there is none, and keeps other writers out.
+    ///
+    /// # Errors
+    /// If another process writes to it, a later version made it, it holds something else, or it cannot be written.
+    pub fn open_for_writing(path: &Path) -> Result<Self, FolderError> {
+        let failed = |action| move |source| FolderError::Io { path: path.to_owned(), action, source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the folder"))?;
+        if format(path)?.is_none() && holds_foreign(path).map_err(failed("read the folder"))? {
+            return Err(FolderError::Foreign { path: path.to_owned() });
+        }
+        let lock = lock(path)?;
+        if format(path)?.is_none() {
+            write_format(path).map_err(failed("write to the folder"))?;
+        }
+        Ok(Self { path: path.to_owned(), _lock: Some(lock) })
+    }
+
+    /// Opens a folder to read, beside whoever writes to it. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    /// If it is no state folder, or a later version made it.
+    pub fn open_for_reading(path: &Path) -> Result<Self, FolderError> {
+        match format(path)? {
+            Some(()) => Ok(Self { path: path.to_owned(), _lock: None }),
+            None => Err(FolderError::Missing { path: path.to_owned() }),
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the log is.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log.db")
+    }
+
+    /// Where a run's outputs are that are too long for the log.
+    pub fn spill(&self, run: RunId) -> PathBuf {
+        self.path.join("spill").join(run.to_string())
+    }
+}
+
+/// Whether the folder has a format that this version knows.
+fn format(folder: &Path) -> Result<Option<()>, FolderError> {
+    let text = match std::fs::read(folder.join("format")) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(source) => {
+            return Err(FolderError::Io {
+                path: folder.to_owned(),
+                action: "read its file `format`",
+                source,
+            });
+        }
+    };
+    // Empty: whoever was about to write it did not get to it.
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let version =
+        std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().strip_prefix(FORMAT_PREFIX));
+    match version.and_then(|version| version.parse::<u32>().ok()) {
+        Some(FORMAT) => Ok(Some(())),
+        Some(found) if found > FORMAT => Err(FolderError::Newer { path: folder.to_owned(), found }),
+        Some(_) | None => Err(FolderError::Damaged { path: folder.to_owned() }),
+    }
+}
+
+/// Whether anything lies in the folder but what is there before its format is written.
+fn holds_foreign(folder: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name != "lock" && name != "format" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn lock(folder: &Path) -> Result<File, FolderError> {
+    let failed = |source| FolderError::Io { path: folder.to_owned(), action: "lock it", source };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(folder.join("lock"))
+        .map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(FolderError::InUse { path: folder.to_owned(), holder: holder(&mut file) });
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
+}
+
+fn holder(lock: &mut File) -> Holder {
+    let mut text = String::new();
+    // Without it the message is less helpful, no more.
+    let read = lock.take(16).read_to_string(&mut text);
+    Holder(read.ok().and_then(|_| text.trim().parse().ok()))
+}
+
+/// Writes the format file to disk before anything else is put beside it.
+fn write_format(folder: &Path) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join("format"))?;
+    writeln!(file, "{FORMAT_PREFIX}{FORMAT}")?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn temp() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn a_new_folder_is_made_for_its_owner_alone_and_says_what_it_is() {
+        let parent = temp();
+        let path = parent.path().join("new/state");
+        let folder = StateFolder::open_for_writing(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(std::fs::read_to_string(path.join("format")).unwrap(), "herder state 1\n");
+        assert_eq!(std::fs::read_to_string(path.join("lock")).unwrap(), format!("{}\n", std::process::id()));
+        assert_eq!(folder.log(), path.join("log.db"));
+    }
+
+    #[test]
+    fn a_second_writer_is_refused_by_the_pid_of_the_first_and_readers_are_not() {
+        let dir = temp();
+        let first = StateFolder::open_for_writing(dir.path()).unwrap();
+        let refused = StateFolder::open_for_writing(dir.path()).unwrap_err();
+        let message = format!(
+            "{}: in use by process {}; wait for it to end, stop it, or name another state folder",
+            dir.path().display(),
+            std::process::id()
+        );
+        assert_eq!(refused.to_string(), message);
+        assert!(StateFolder::open_for_reading(dir.path()).is_ok());
+        drop(first);
+        assert!(StateFolder::open_for_writing(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_for_reading_and_writing_and_left_as_it_is() {
+        let dir = temp();
+        std::fs::write(dir.path().join("format"), "herder state 2\n").unwrap();
+        for opened in [StateFolder::open_for_writing(dir.path()), StateFolder::open_for_reading(dir.path())] {
+            assert!(matches!(opened, Err(FolderError::Newer { found: 2, .. })));
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn somebody_elses_folder_is_refused_and_left_as_it_is() {
+        let dir = temp();
+        std::fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+        let opened = StateFolder::open_for_writing(dir.path());
+        assert!(matches!(opened, Err(FolderError::Foreign { .. })));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn reading_what_is_not_there_says_so_and_makes_nothing() {
+        let dir = temp();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for path in [dir.path().join("nowhere"), file, dir.path().to_owned()] {
+            let opened = StateFolder::open_for_reading(&path);
+            assert!(matches!(opened, Err(FolderError::Missing { .. })), "{}", path.display());
+        }
+        assert!(!dir.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_folder_whose_first_opening_was_cut_short_opens() {
+        let dir = temp();
+        std::fs::write(dir.path().join("lock"), "1\n").unwrap();
+        std::fs::write(dir.path().join("format"), "").unwrap();
+        assert!(StateFolder::open_for_writing(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_format_that_no_version_wrote_is_refused() {
+        let dir = temp();
+        std::fs::write(dir.path().join("format"), "herder state one\n").unwrap();
+        assert!(matches!(StateFolder::open_for_writing(dir.path()), Err(FolderError::Damaged { .. })));
+    }
+}

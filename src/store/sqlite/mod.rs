@@ -1,0 +1,286 @@
+//! The log in a SQLite file.
+//!
+//! Facts are encoded by whoever appends them; one thread writes them, many appends a transaction; a few threads read.
+//! The number of open files is fixed. Killing the process at any point loses nothing that a ticket was answered for.
+//! That no second process writes is for whoever opens it to see to, by the state folder's lock.
+
+mod follow;
+mod queue;
+mod read;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::sync::watch;
+
+use self::{
+    queue::{Append, Milestone, Queue, Request},
+    read::Readers,
+    writer::Writer,
+};
+use super::{
+    BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
+    tickets::Tickets,
+};
+use crate::domain::{
+    event::{Envelope, Event, Fact, encode},
+    id::{BatchId, Pos, RunId, Seq},
+};
+
+/// Threads that read. Two, so that a long log that is being read does not hold up a short question.
+const READERS: usize = 2;
+
+/// What a durable append outlives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The loss of power: every commit waits for the disk.
+    #[default]
+    Power,
+    /// The process's own death only: the last appends may be lost with the power, the file stays whole.
+    Process,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What a durable append outlives.
+    pub durability: Durability,
+    /// How long another process may hold the file before a write fails.
+    pub busy_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { durability: Durability::Power, busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+/// Why a log could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It was made by a later version.
+    #[error("{path}: the log has schema {found}, this version knows {known}; use a newer herder")]
+    Newer { path: PathBuf, found: usize, known: usize },
+    /// There is nothing in it yet.
+    #[error("{path}: no log has been written yet")]
+    Empty { path: PathBuf },
+    /// It is no log, is damaged, or cannot be reached.
+    #[error("{path}: the log cannot be opened")]
+    Sqlite {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// Its threads could not be started.
+    #[error("the log's threads cannot be started")]
+    Thread(#[source] std::io::Error),
+}
+
+impl OpenError {
+    fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
+        Self::Sqlite { path: path.to_owned(), source }
+    }
+}
+
+impl StoreError {
+    fn unavailable(source: rusqlite::Error) -> Self {
+        Self::Unavailable(Arc::new(source))
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::unavailable(source)
+    }
+}
+
+/// A log in a SQLite file. Dropping it writes what was handed over.
+pub struct SqliteStore {
+    queue: Arc<Queue>,
+    tickets: Arc<Tickets>,
+    durable: Arc<watch::Sender<Pos>>,
+    readers: Readers,
+    background: Mutex<Option<Background>>,
+}
+
+/// The thread that tells how far the log goes: the writer, or where there is none the follower.
+enum Background {
+    Writer(JoinHandle<()>),
+    Follower(JoinHandle<()>, mpsc::Sender<()>),
+}
+
+impl Background {
+    fn join(self) -> std::thread::Result<()> {
+        match self {
+            Self::Writer(thread) => thread.join(),
+            Self::Follower(thread, open) => {
+                drop(open);
+                thread.join()
+            }
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the log at `path`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// If it was made by a later version, is no log, or cannot be reached.
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let db = schema::open_writer(path, options.durability, options.busy_timeout)?;
+        Self::start(path, options, |queue, tickets, durable| {
+            let writer =
+                Writer::new(db, queue, tickets, durable).map_err(|source| OpenError::sqlite(path, source))?;
+            let thread = std::thread::Builder::new().name("log-writer".to_owned()).spawn(|| writer.run());
+            Ok(Background::Writer(thread.map_err(OpenError::Thread)?))
+        })
+    }
+
+    /// Opens the log at `path` to read it, beside whatever process writes to it, and notices what that one writes.
+    /// Whatever is handed over is answered with [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// If nothing was written yet, it was made by a later version, is no log, or cannot be reached.
+    pub fn open_for_reading(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let db = schema::open_reader(path, options.busy_timeout)?;
+        Self::start(path, options, |queue, _, durable| {
+            queue.close();
+            let (open, thread) = follow::start(db, durable).map_err(OpenError::Thread)?;
+            Ok(Background::Follower(thread, open))
+        })
+    }
+
+    fn start(
+        path: &Path,
+        options: Options,
+        background: impl FnOnce(
+            Arc<Queue>,
+            Arc<Tickets>,
+            Arc<watch::Sender<Pos>>,
+        ) -> Result<Background, OpenError>,
+    ) -> Result<Self, OpenError> {
+        let readers = (0..READERS)
+            .map(|_| schema::open_reader(path, options.busy_timeout))
+            .collect::<Result<_, _>>()?;
+        let readers = Readers::start(readers).map_err(OpenError::Thread)?;
+        let (queue, tickets) = (Arc::new(Queue::default()), Arc::new(Tickets::default()));
+        let durable = Arc::new(watch::Sender::new(Pos::START));
+        let background = background(Arc::clone(&queue), Arc::clone(&tickets), Arc::clone(&durable))?;
+        Ok(Self { queue, tickets, durable, readers, background: Mutex::new(Some(background)) })
+    }
+
+    /// Writes what was handed over, folds the write-ahead log into the file and ends the threads. Blocks until then.
+    /// What is asked of the store afterwards is answered with [`StoreError::Closed`].
+    pub fn close(&self) {
+        self.queue.close();
+        // Readers first: the last connection to close is then the writer's, which leaves the file alone and whole.
+        self.readers.close();
+        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(_)) = background.map(Background::join) {
+            tracing::error!("log thread panicked");
+        }
+        // Whoever waits for more looks again, and is told.
+        self.durable.send_modify(|_| {});
+    }
+
+    /// Reads once everything is decided that was handed over before.
+    fn read_after_writes<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let last = self.queue.last();
+        async move {
+            // A failure is its own ticket's business.
+            let _ = self.tickets.outcome(last).await;
+            self.readers.ask(read).await
+        }
+        .boxed()
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl EventStore for SqliteStore {
+    fn append(&self, run: RunId, expected: Seq, facts: &[Fact]) -> Result<Ticket, StoreError> {
+        let encoded = |error| StoreError::Encode(Arc::new(error));
+        let body = encode(facts).map_err(encoded)?;
+        let milestones = facts.iter().filter_map(milestone).collect::<Result<_, _>>().map_err(encoded)?;
+        self.queue.hand_over(Request::Append(Append {
+            run,
+            expected,
+            count: facts.len() as u64,
+            body,
+            milestones,
+        }))
+    }
+
+    fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.tickets.outcome(ticket).boxed()
+    }
+
+    fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
+        self.read_after_writes(move |db| read::run(db, run, after))
+    }
+
+    fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
+        self.readers.ask(move |db| read::all(db, after, limit)).boxed()
+    }
+
+    fn watch(&self) -> watch::Receiver<Pos> {
+        self.durable.subscribe()
+    }
+
+    fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
+        self.read_after_writes(move |db| read::runs(db, &filter))
+    }
+
+    fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError> {
+        self.queue.hand_over(Request::Checkpoint { run, through, state })
+    }
+
+    fn checkpoint(&self, run: RunId) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
+        self.read_after_writes(move |db| read::checkpoint(db, run))
+    }
+
+    fn record_batch(&self, batch: BatchRecord, tasks: Vec<TaskRecord>) -> Result<Ticket, StoreError> {
+        self.queue.hand_over(Request::Batch { batch, tasks })
+    }
+
+    fn batches(&self) -> BoxFuture<'_, Result<Vec<BatchRecord>, StoreError>> {
+        self.read_after_writes(read::batches)
+    }
+
+    fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>> {
+        self.read_after_writes(move |db| read::tasks(db, batch))
+    }
+}
+
+/// What a fact changes beside the log, if it changes anything.
+fn milestone(fact: &Fact) -> Option<Result<Milestone, serde_json::Error>> {
+    if let Event::Submitted(spec) = &fact.event {
+        let task_id = spec.task_id.clone();
+        return Some(Ok(Milestone::Submitted {
+            batch: spec.batch,
+            task_id,
+            attempt: spec.attempt,
+            at: fact.at,
+        }));
+    }
+    if let Event::RunEnd(end) = &fact.event {
+        return Some(serde_json::to_vec(end).map(|end| Milestone::Ended { at: fact.at, end }));
+    }
+    None
+}

@@ -1,0 +1,180 @@
+//! What was handed over and is not yet written, in the order in which it was handed over.
+//!
+//! Whoever hands over never waits: the queue has no limit of its own, since the supervisor limits how many runs there
+//! are and a run hands little over before it waits for a ticket. The writer sleeps while there is nothing to take.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use super::super::{BatchRecord, StoreError, TaskRecord, Ticket};
+use crate::domain::{
+    id::{BatchId, RunId, Seq},
+    time::Timestamp,
+};
+
+/// Requests that share one transaction at most: enough to make the disk's share of each small, and few enough that
+/// the first of them does not wait long for the last.
+const GROUP_REQUESTS: usize = 512;
+/// Bytes that share one transaction at most, give or take one request.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// Something to be written, encoded by whoever asked.
+#[derive(Debug)]
+pub(super) enum Request {
+    Append(Append),
+    Checkpoint { run: RunId, through: Seq, state: Vec<u8> },
+    Batch { batch: BatchRecord, tasks: Vec<TaskRecord> },
+}
+
+#[derive(Debug)]
+pub(super) struct Append {
+    pub(super) run: RunId,
+    pub(super) expected: Seq,
+    pub(super) count: u64,
+    pub(super) body: Vec<u8>,
+    pub(super) milestones: Vec<Milestone>,
+}
+
+/// A fact that changes what is known of a run without reading its log.
+#[derive(Debug)]
+pub(super) enum Milestone {
+    Submitted { batch: Option<BatchId>, task_id: Option<std::sync::Arc<str>>, attempt: u32, at: Timestamp },
+    Ended { at: Timestamp, end: Vec<u8> },
+}
+
+impl Request {
+    fn size(&self) -> usize {
+        match self {
+            Self::Append(append) => append.body.len(),
+            Self::Checkpoint { state, .. } => state.len(),
+            Self::Batch { batch, tasks } => {
+                batch.options.len()
+                    + tasks.iter().map(|task| task.task_id.len() + task.hash.len()).sum::<usize>()
+            }
+        }
+    }
+}
+
+/// Requests that were handed over one after the other, the first of them as `first`.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) first: Ticket,
+    pub(super) requests: Vec<Request>,
+}
+
+impl Group {
+    pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> + use<> {
+        (self.first.0..self.first.0 + self.requests.len() as u64).map(Ticket)
+    }
+
+    pub(super) fn last(&self) -> Ticket {
+        Ticket(self.first.0 + self.requests.len() as u64 - 1)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    /// Tickets given out so far; the last request in the queue has this one.
+    given: u64,
+    /// Waking somebody costs a system call, so only a sleeper is woken.
+    writer_sleeps: bool,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn hand_over(&self, request: Request) -> Result<Ticket, StoreError> {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err(StoreError::Closed);
+        }
+        waiting.given += 1;
+        waiting.requests.push_back(request);
+        let ticket = Ticket(waiting.given);
+        let wake = std::mem::take(&mut waiting.writer_sleeps);
+        drop(waiting);
+        if wake {
+            self.filled.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// The last ticket that was given out.
+    pub(super) fn last(&self) -> Ticket {
+        Ticket(self.lock().given)
+    }
+
+    /// Waits for requests and takes as many as fit a transaction; nothing once it is closed and empty.
+    pub(super) fn take(&self) -> Option<Group> {
+        let mut waiting = self.lock();
+        while waiting.requests.is_empty() {
+            if waiting.closed {
+                return None;
+            }
+            waiting.writer_sleeps = true;
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let first = Ticket(waiting.given + 1 - waiting.requests.len() as u64);
+        let mut bytes = 0;
+        let fitting = waiting.requests.iter().take(GROUP_REQUESTS).take_while(|request| {
+            let fits = bytes < GROUP_BYTES;
+            bytes += request.size();
+            fits
+        });
+        let count = fitting.count();
+        let requests = waiting.requests.drain(..count).collect();
+        Some(Group { first, requests })
+    }
+
+    /// Takes no more requests; those in it are still given out.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(bytes: usize) -> Request {
+        Request::Checkpoint { run: RunId::from_bytes([0; 16]), through: Seq::new(1), state: vec![0; bytes] }
+    }
+
+    #[test]
+    fn groups_are_cut_by_number_and_by_size_and_keep_the_order_of_tickets() {
+        let queue = Queue::default();
+        for bytes in [vec![1; GROUP_REQUESTS + 1], vec![GROUP_BYTES / 2; 3]].concat() {
+            assert!(queue.hand_over(checkpoint(bytes)).is_ok());
+        }
+        queue.close();
+        let groups: Vec<_> =
+            std::iter::from_fn(|| queue.take()).map(|group| (group.first.0, group.requests.len())).collect();
+        assert_eq!(
+            groups,
+            [(1, GROUP_REQUESTS), (GROUP_REQUESTS as u64 + 1, 3), (GROUP_REQUESTS as u64 + 4, 1)]
+        );
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing_but_gives_out_what_it_holds() {
+        let queue = Queue::default();
+        assert_eq!(queue.hand_over(checkpoint(1)).ok(), Some(Ticket(1)));
+        queue.close();
+        assert!(matches!(queue.hand_over(checkpoint(1)), Err(StoreError::Closed)));
+        assert_eq!(queue.take().map(|group| group.last()), Some(Ticket(1)));
+        assert!(queue.take().is_none());
+    }
+}

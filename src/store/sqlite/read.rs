@@ -1,0 +1,213 @@
+//! Reading: a fixed number of threads, each with a connection of its own that cannot write.
+//!
+//! What is read is committed, hence as durable as it will ever be. A row that cannot be read is an error that names
+//! its place; it is never passed over.
+
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
+use tokio::sync::oneshot;
+
+use super::super::{BatchRecord, Checkpoint, RunFilter, RunRecord, StoreError, TaskRecord};
+use crate::domain::{
+    event::{DecodeError, Envelope, RunEnd, decode},
+    id::{BatchId, Pos, RunId, Seq},
+    time::Timestamp,
+};
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The reading threads. They end, and close their connections, once this is dropped or closed.
+pub(super) struct Readers {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Readers {
+    pub(super) fn start(connections: Vec<Connection>) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let start = |db: Connection| {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new().name("log-reader".to_owned()).spawn(move || {
+                while let Some(job) = next(&queue) {
+                    job(&db);
+                }
+            })
+        };
+        let threads = connections.into_iter().map(start).collect::<Result<_, _>>()?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), threads: Mutex::new(threads) })
+    }
+
+    /// Has a reading thread run `read`.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |db| {
+            // Whoever stopped waiting does not want to know.
+            let _ = answer.send(read(db));
+        });
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        jobs.and_then(|jobs| jobs.send(job).ok()).ok_or(StoreError::Closed)?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Answers what was asked so far and ends the threads.
+    pub(super) fn close(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has closed its connection all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn next(queue: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+/// The facts of one run after `after`.
+pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
+    let mut select = db.prepare_cached(
+        "SELECT pos, run, first_seq, count, body FROM append
+         WHERE run = ?1 AND first_seq >= coalesce(
+             (SELECT max(first_seq) FROM append WHERE run = ?1 AND first_seq <= ?2), 0)
+         ORDER BY first_seq",
+    )?;
+    let mut rows = select.query(params![run.as_bytes(), following(after.get())])?;
+    let mut facts = Vec::new();
+    while let Some(row) = rows.next()? {
+        facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.seq <= after));
+    }
+    Ok(facts)
+}
+
+/// The facts of all runs after `after`: whole appends, until there are `limit` facts.
+pub(super) fn all(db: &Connection, after: Pos, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+    let mut select = db.prepare_cached(
+        "SELECT pos, run, first_seq, count, body FROM append
+         WHERE pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
+         ORDER BY pos",
+    )?;
+    let mut rows = select.query([following(after.get())])?;
+    let mut facts = Vec::new();
+    while let Some(row) = rows.next()? {
+        facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.pos <= after));
+        if facts.len() >= limit.max(1) {
+            break;
+        }
+    }
+    Ok(facts)
+}
+
+/// The place after a cursor, as a number that the file can hold: a cursor may be whatever a client sent.
+fn following(cursor: u64) -> i64 {
+    i64::try_from(cursor).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+fn envelopes(row: &Row<'_>) -> Result<Vec<Envelope>, StoreError> {
+    let pos = Pos::new(row.get(0)?);
+    let run = RunId::from_bytes(row.get(1)?);
+    let count: usize = row.get(3)?;
+    let body = row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?;
+    let facts = decode(body, run, pos, Seq::new(row.get(2)?))
+        .and_then(|facts| if facts.len() == count { Ok(facts) } else { Err(miscounted(count, facts.len())) });
+    facts.map_err(|source| StoreError::Damaged { pos, run, source: Arc::new(source) })
+}
+
+fn miscounted(expected: usize, found: usize) -> DecodeError {
+    DecodeError::Body(serde::de::Error::custom(format_args!("{found} events where {expected} were written")))
+}
+
+/// Runs that match, oldest first.
+pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+    let mut wanted = vec!["TRUE"];
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(batch) = filter.batch {
+        wanted.push("batch = ?");
+        values.push(batch.as_bytes().to_vec().into());
+    }
+    if let Some(task_id) = &filter.task_id {
+        wanted.push("task_id = ?");
+        values.push(task_id.clone().into());
+    }
+    if let Some(ended) = filter.ended {
+        wanted.push(if ended { "ended_at IS NOT NULL" } else { "ended_at IS NULL" });
+    }
+    if let Some(prefix) = &filter.id_prefix {
+        let Some((first, last)) = RunFilter::ids(prefix) else { return Ok(Vec::new()) };
+        wanted.push("run BETWEEN ? AND ?");
+        values.extend([first, last].map(|id| Value::from(id.as_bytes().to_vec())));
+    }
+    values.push(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into());
+    let sql = format!(
+        "SELECT pos, run, batch, task_id, attempt, submitted_at, end, ended_at FROM run
+         WHERE {} ORDER BY pos DESC LIMIT ?",
+        wanted.join(" AND ")
+    );
+    let mut select = db.prepare_cached(&sql)?;
+    let mut rows = select.query(params_from_iter(values))?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        records.push(record(row)?);
+    }
+    records.reverse();
+    Ok(records)
+}
+
+fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
+    let run = RunId::from_bytes(row.get(1)?);
+    let end = match row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
+        Some(body) => Some(Arc::new(end(body).map_err(|source| StoreError::Damaged {
+            pos: Pos::new(row.get(0).unwrap_or_default()),
+            run,
+            source: Arc::new(source),
+        })?)),
+        None => None,
+    };
+    Ok(RunRecord {
+        run,
+        batch: row.get::<_, Option<[u8; 16]>>(2)?.map(BatchId::from_bytes),
+        task_id: row.get(3)?,
+        attempt: row.get(4)?,
+        submitted_at: Timestamp::from_micros(row.get(5)?),
+        end,
+        ended_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_micros),
+    })
+}
+
+fn end(body: &[u8]) -> Result<RunEnd, DecodeError> {
+    serde_json::from_slice(body).map_err(|source| DecodeError::Data { kind: "run_end".to_owned(), source })
+}
+
+/// The last snapshot of a run.
+pub(super) fn checkpoint(db: &Connection, run: RunId) -> Result<Option<Checkpoint>, StoreError> {
+    let mut select = db.prepare_cached("SELECT through, state FROM checkpoint WHERE run = ?1")?;
+    let found = select.query_row([run.as_bytes()], |row| Ok((Seq::new(row.get(0)?), row.get(1)?)));
+    Ok(found.optional()?)
+}
+
+/// Every batch, oldest first.
+pub(super) fn batches(db: &Connection) -> Result<Vec<BatchRecord>, StoreError> {
+    let mut select = db.prepare_cached("SELECT batch, name, created_at, options FROM batch ORDER BY idx")?;
+    let rows = select.query_map([], |row| {
+        Ok(BatchRecord {
+            id: BatchId::from_bytes(row.get(0)?),
+            name: row.get(1)?,
+            created_at: Timestamp::from_micros(row.get(2)?),
+            options: row.get(3)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The tasks of a batch, in the order in which they were recorded.
+pub(super) fn tasks(db: &Connection, batch: BatchId) -> Result<Vec<TaskRecord>, StoreError> {
+    let mut select = db.prepare_cached("SELECT task_id, hash FROM task WHERE batch = ?1 ORDER BY idx")?;
+    let rows = select
+        .query_map([batch.as_bytes()], |row| Ok(TaskRecord { task_id: row.get(0)?, hash: row.get(1)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,199 @@
+//! The one thread that writes: takes what waits, writes it as one transaction, says what became of it.
+//!
+//! Many appends share one wait for the disk. An append whose run is elsewhere is left out and fails alone; if the
+//! transaction fails, all of its appends fail and the writer goes on with the next, since there may be room again.
+//! Nothing is reported as durable before the commit has returned.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tokio::sync::watch;
+
+use super::{
+    super::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
+    queue::{Append, Group, Milestone, Queue, Request},
+};
+use crate::domain::id::{Pos, RunId, Seq};
+
+pub(super) struct Writer {
+    db: Connection,
+    queue: Arc<Queue>,
+    tickets: Arc<Tickets>,
+    durable: Arc<watch::Sender<Pos>>,
+    heads: Heads,
+}
+
+/// What a transaction came to: the last place in the store, and the appends that were left out.
+struct Written {
+    last: Pos,
+    refused: Vec<(Ticket, StoreError)>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        db: Connection,
+        queue: Arc<Queue>,
+        tickets: Arc<Tickets>,
+        durable: Arc<watch::Sender<Pos>>,
+    ) -> rusqlite::Result<Self> {
+        durable.send_replace(last_pos(&db)?);
+        Ok(Self { db, queue, tickets, durable, heads: Heads::default() })
+    }
+
+    /// Writes until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        while let Some(group) = self.queue.take() {
+            self.commit(&group);
+        }
+        if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(error = %error, "log not folded into its file at close");
+        }
+    }
+
+    fn commit(&mut self, group: &Group) {
+        match write(&mut self.db, &mut self.heads, group) {
+            Ok(written) => {
+                // First: whoever learns that a ticket is durable finds it so here, too.
+                self.durable.send_if_modified(|last| std::mem::replace(last, written.last) != written.last);
+                self.tickets.decide(group.last(), written.refused);
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, requests = group.requests.len(), "log write failed");
+                // What the transaction would have made of them is not what stands in the file.
+                self.heads.clear();
+                let error = StoreError::unavailable(error);
+                self.tickets.decide(group.last(), group.tickets().map(|one| (one, error.clone())).collect());
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // However the thread ends, nobody may hand over to it or wait for it any more.
+        self.queue.close();
+        self.tickets.close();
+    }
+}
+
+fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Result<Written> {
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut written = Written { last: last_pos(&change)?, refused: Vec::new() };
+    for (ticket, request) in group.tickets().zip(&group.requests) {
+        match request {
+            Request::Append(append) => {
+                let Append { run, expected, count, .. } = append;
+                let actual = heads.of(&change, *run)?;
+                if actual != *expected {
+                    let conflict = StoreError::Conflict { run: *run, expected: *expected, actual };
+                    written.refused.push((ticket, conflict));
+                } else if *count > 0 {
+                    insert(&change, append, written.last.plus(1))?;
+                    written.last = written.last.plus(*count);
+                    heads.moved(append);
+                }
+            }
+            Request::Checkpoint { run, through, state } => save_checkpoint(&change, *run, *through, state)?,
+            Request::Batch { batch, tasks } => record_batch(&change, batch, tasks)?,
+        }
+    }
+    change.commit()?;
+    Ok(written)
+}
+
+/// Where the runs are that were written to lately: what is in the file, and what the open transaction adds.
+#[derive(Default)]
+struct Heads(HashMap<RunId, Seq>);
+
+impl Heads {
+    fn of(&mut self, change: &Transaction<'_>, run: RunId) -> rusqlite::Result<Seq> {
+        match self.0.entry(run) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(_) => head(change, run),
+        }
+    }
+
+    fn moved(&mut self, append: &Append) {
+        if append.milestones.iter().any(|one| matches!(one, Milestone::Ended { .. })) {
+            self.0.remove(&append.run);
+        } else {
+            self.0.insert(append.run, append.expected.plus(append.count));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn head(db: &Connection, run: RunId) -> rusqlite::Result<Seq> {
+    let last = "SELECT first_seq + count - 1 FROM append WHERE run = ?1 ORDER BY first_seq DESC LIMIT 1";
+    let head = db.prepare_cached(last)?.query_row([run.as_bytes()], |row| row.get(0)).optional()?;
+    Ok(head.map_or(Seq::START, Seq::new))
+}
+
+/// The place of the last fact in the file.
+pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
+    let last = "SELECT pos + count - 1 FROM append ORDER BY pos DESC LIMIT 1";
+    let pos = db.prepare_cached(last)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(pos.map_or(Pos::START, Pos::new))
+}
+
+fn insert(change: &Transaction<'_>, append: &Append, pos: Pos) -> rusqlite::Result<()> {
+    let run = append.run.as_bytes();
+    change
+        .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![pos.get(), run, append.expected.plus(1).get(), append.count, append.body])?;
+    for milestone in &append.milestones {
+        match milestone {
+            Milestone::Submitted { batch, task_id, attempt, at } => change
+                .prepare_cached(
+                    "INSERT INTO run (pos, run, batch, task_id, attempt, submitted_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![
+                    pos.get(),
+                    run,
+                    batch.as_ref().map(|batch| batch.as_bytes()),
+                    task_id,
+                    attempt,
+                    at.as_micros()
+                ])?,
+            Milestone::Ended { at, end } => change
+                .prepare_cached("UPDATE run SET ended_at = ?2, end = ?3 WHERE run = ?1")?
+                .execute(params![run, at.as_micros(), end])?,
+        };
+    }
+    Ok(())
+}
+
+fn save_checkpoint(change: &Transaction<'_>, run: RunId, through: Seq, state: &[u8]) -> rusqlite::Result<()> {
+    change
+        .prepare_cached(
+            "INSERT INTO checkpoint (run, through, state) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run) DO UPDATE SET through = excluded.through, state = excluded.state",
+        )?
+        .execute(params![run.as_bytes(), through.get(), state])?;
+    Ok(())
+}
+
+fn record_batch(change: &Transaction<'_>, batch: &BatchRecord, tasks: &[TaskRecord]) -> rusqlite::Result<()> {
+    let id = batch.id.as_bytes();
+    change
+        .prepare_cached(
+            "INSERT INTO batch (batch, name, created_at, options) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (batch) DO UPDATE SET name = excluded.name, options = excluded.options",
+        )?
+        .execute(params![id, batch.name, batch.created_at.as_micros(), batch.options])?;
+    let mut record = change.prepare_cached(
+        "INSERT INTO task (batch, task_id, hash) VALUES (?1, ?2, ?3)
+         ON CONFLICT (batch, task_id) DO UPDATE SET hash = excluded.hash",
+    )?;
+    for task in tasks {
+        record.execute(params![id, task.task_id, task.hash])?;
+    }
+    Ok(())
+}
