@@ -307,7 +307,11 @@ pub enum DecodeError {
     #[error("event kind {0:?} is not known to this version")]
     Kind(String),
     #[error("event of kind {kind:?} does not have that kind's shape")]
-    Data { kind: String, #[source] source: serde_json::Error },
+    Data {
+        kind: String,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("not a list of events")]
     Body(#[source] serde_json::Error),
 }

@@ -12,5 +12,6 @@ pub mod policy;
 pub mod schedule;
 pub mod script;
 pub mod task;
+pub mod text;
 pub mod time;
 pub mod usage;

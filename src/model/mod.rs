@@ -1,5 +1,14 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
+mod calls;
+mod exchange;
+mod fault;
+pub mod http;
+pub mod openai;
+pub mod scripted;
+mod secret;
+mod sse;
+
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
@@ -14,11 +23,17 @@ use crate::domain::{
     usage::Usage,
 };
 
+pub use secret::Secret;
+
 /// Answers requests. One provider serves every run of the process that uses its account.
 pub trait ModelProvider: Send + Sync + 'static {
     /// Sends one request and streams the answer. [`Delta::Stop`] comes last; a stream that ends without it, or with
     /// an error, gave no answer. The stream ends soon after `cancel` fires, at any await.
-    fn stream(&self, request: Request, cancel: CancellationToken) -> BoxStream<'static, Result<Delta, ModelError>>;
+    fn stream(
+        &self,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
 /// One request, complete: nothing of it is kept at the provider.
@@ -56,6 +71,8 @@ pub enum Delta {
     Text(String),
     /// More of what it thinks aloud.
     Reasoning(String),
+    /// The model is at work on something that is not whole yet: no silence, though nothing to show.
+    Progress,
     /// One whole call, put together from however many pieces the server sent.
     Call(ProposedCall),
     /// What the request used up; a later one replaces an earlier.
@@ -85,4 +102,16 @@ pub struct ModelError {
     pub message: String,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    /// A failure without a wait.
+    pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after: None }
+    }
+
+    /// The request was cancelled from here.
+    pub fn cancelled() -> Self {
+        Self::new(FaultClass::Cancelled, "the request was cancelled")
+    }
 }

@@ -135,7 +135,12 @@ pub enum StoreError {
     Closed,
     /// A stored event cannot be read.
     #[error("event log damaged at position {pos}, run {run}")]
-    Damaged { pos: Pos, run: RunId, #[source] source: Arc<DecodeError> },
+    Damaged {
+        pos: Pos,
+        run: RunId,
+        #[source]
+        source: Arc<DecodeError>,
+    },
     /// A fact cannot be encoded.
     #[error("event cannot be encoded")]
     Encode(#[source] Arc<serde_json::Error>),
