@@ -1,5 +1,14 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
+mod calls;
+mod exchange;
+mod fault;
+pub mod http;
+pub mod openai;
+pub mod scripted;
+mod secret;
+mod sse;
+
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
@@ -17,6 +26,8 @@ use crate::domain::{
     task::Params,
     usage::Usage,
 };
+
+pub use secret::Secret;
 
 /// Answers requests. One provider serves every run of the process that uses its account.
 pub trait ModelProvider: Send + Sync + 'static {
@@ -53,6 +64,8 @@ pub enum Delta {
     Text(String),
     /// More of what it thinks aloud.
     Reasoning(String),
+    /// The model is at work on something that is not whole yet: no silence, though nothing to show.
+    Progress,
     /// One whole call, put together from however many pieces the server sent.
     Call(ProposedCall),
     /// What the request used up; a later one replaces an earlier.
@@ -82,4 +95,16 @@ pub struct ModelError {
     pub message: String,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    /// A failure without a wait.
+    pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after: None }
+    }
+
+    /// The request was cancelled from here.
+    pub fn cancelled() -> Self {
+        Self::new(FaultClass::Cancelled, "the request was cancelled")
+    }
 }

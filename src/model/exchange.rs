@@ -1,0 +1,197 @@
+//! One request and its answer over HTTP: what every provider's protocol has in common.
+//!
+//! Status, content type, chunks, events, cancellation and the end of the body are handled here; a [`Codec`] knows what
+//! the events mean. Every wait ends when the request is cancelled, and a dropped stream closes its connection. Knows
+//! nothing of retries, nor of how long silence may last.
+
+use std::{collections::VecDeque, time::Duration};
+
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Delta, ModelError, Secret, fault,
+    sse::{Decoder, Event, Flow, TooLong},
+};
+use crate::domain::outcome::FaultClass;
+
+/// Bytes of an error's body that are read.
+const ERROR_BODY: usize = 64 * 1024;
+
+/// Bytes that an answer in one piece may have.
+const WHOLE_BODY: usize = 64 * 1024 * 1024;
+
+/// How long the rest of an error's body may take: the status is known, and enough.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+
+/// How long the body's end may take once the answer is whole. A body read to its end leaves its connection in use.
+const LAST_BYTES_TIME: Duration = Duration::from_millis(50);
+
+/// Deltas that wait to be read.
+pub(crate) type Deltas = VecDeque<Delta>;
+
+/// What a provider's answers mean. One codec reads one answer.
+pub(crate) trait Codec: Send + 'static {
+    /// Takes one event of a stream. Done: the answer is whole, the codec has put out its last delta.
+    fn event(&mut self, event: Event<'_>, out: &mut Deltas) -> Result<Flow, ModelError>;
+
+    /// Takes the end of the stream, where no event was the last: puts out the last delta, or says what is missing.
+    fn end(&mut self, out: &mut Deltas) -> Result<(), ModelError>;
+
+    /// Takes an answer that came in one piece, from a server that does not stream.
+    fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError>;
+}
+
+/// Sends the request and reads its answer. `secret` is kept out of messages, should the server repeat it.
+pub(crate) fn exchange(
+    request: RequestBuilder,
+    codec: impl Codec,
+    secret: Secret,
+    cancel: CancellationToken,
+) -> BoxStream<'static, Result<Delta, ModelError>> {
+    let exchange = Exchange {
+        phase: Phase::Asking(request),
+        reading: Reading { codec, decoder: Decoder::default(), out: Deltas::new() },
+        failure: None,
+        secret,
+        cancel,
+    };
+    stream::unfold(exchange, Exchange::next).fuse().boxed()
+}
+
+struct Exchange<C> {
+    phase: Phase,
+    reading: Reading<C>,
+    /// Told once everything that came before it is read.
+    failure: Option<ModelError>,
+    secret: Secret,
+    cancel: CancellationToken,
+}
+
+enum Phase {
+    Asking(RequestBuilder),
+    Answering(Response),
+    /// The answer is whole; the body may not be.
+    Ending(Response),
+    Over,
+}
+
+/// What has become of the body so far.
+struct Reading<C> {
+    codec: C,
+    decoder: Decoder,
+    out: Deltas,
+}
+
+impl<C: Codec> Exchange<C> {
+    async fn next(mut self) -> Option<(Result<Delta, ModelError>, Self)> {
+        loop {
+            if let Some(delta) = self.reading.out.pop_front() {
+                return Some((Ok(delta), self));
+            }
+            if let Some(failure) = self.failure.take() {
+                return Some((Err(failure), self));
+            }
+            let step = match std::mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Asking(request) => self.cancel.run_until_cancelled(self.reading.ask(request)).await,
+                Phase::Answering(response) => {
+                    self.cancel.run_until_cancelled(self.reading.read(response)).await
+                }
+                Phase::Ending(mut response) => {
+                    let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+                    // However it goes, the answer stands.
+                    let _ = self.cancel.run_until_cancelled(timeout(LAST_BYTES_TIME, rest)).await;
+                    return None;
+                }
+                Phase::Over => return None,
+            };
+            match step {
+                Some(Ok(phase)) => self.phase = phase,
+                Some(Err(error)) => {
+                    self.failure = Some(ModelError { message: self.secret.redact(error.message), ..error });
+                }
+                None => self.failure = Some(ModelError::cancelled()),
+            }
+        }
+    }
+}
+
+impl<C: Codec> Reading<C> {
+    /// Sends the request and judges the head of its answer.
+    async fn ask(&mut self, request: RequestBuilder) -> Result<Phase, ModelError> {
+        let mut response = request.send().await.map_err(fault::from_transport)?;
+        let status = response.status();
+        if !status.is_success() {
+            let retry_after = fault::retry_after(response.headers(), jiff::Timestamp::now());
+            let mut body = Vec::new();
+            // A body that does not come, or not whole, takes nothing from the status.
+            let _ = timeout(ERROR_BODY_TIME, read(&mut response, &mut body, ERROR_BODY)).await;
+            return Err(fault::from_status(status.as_u16(), &String::from_utf8_lossy(&body), retry_after));
+        }
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            // Some servers leave it out.
+            "text/event-stream" | "" => Ok(Phase::Answering(response)),
+            "application/json" => {
+                let mut body = Vec::new();
+                read(&mut response, &mut body, WHOLE_BODY).await?;
+                self.codec.whole(&String::from_utf8_lossy(&body), &mut self.out)?;
+                Ok(Phase::Over)
+            }
+            _ => {
+                let message = format!(
+                    "HTTP {} with content type {}, not an event stream",
+                    status.as_u16(),
+                    fault::quote(media_type)
+                );
+                Err(ModelError::new(FaultClass::Transient, message))
+            }
+        }
+    }
+
+    /// Reads one chunk of the answer, or its end.
+    async fn read(&mut self, mut response: Response) -> Result<Phase, ModelError> {
+        let flow = match response.chunk().await {
+            Ok(Some(bytes)) => self.take(&bytes)?,
+            Ok(None) => self.end()?,
+            // An answer that was whole before the connection failed is an answer.
+            Err(error) => self.end().map_err(|_| fault::from_transport(error))?,
+        };
+        Ok(if flow == Flow::Done { Phase::Ending(response) } else { Phase::Answering(response) })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<Flow, ModelError> {
+        let Self { codec, decoder, out } = self;
+        decoder.feed(bytes, |event| codec.event(event, out))
+    }
+
+    fn end(&mut self) -> Result<Flow, ModelError> {
+        let Self { codec, decoder, out } = self;
+        if decoder.end(|event| codec.event(event, out))? == Flow::More {
+            codec.end(out)?;
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// Reads a body to its end or to `limit` bytes.
+async fn read(response: &mut Response, body: &mut Vec<u8>, limit: usize) -> Result<(), ModelError> {
+    while body.len() < limit
+        && let Some(bytes) = response.chunk().await.map_err(fault::from_transport)?
+    {
+        body.extend_from_slice(&bytes[..bytes.len().min(limit - body.len())]);
+    }
+    Ok(())
+}
+
+impl From<TooLong> for ModelError {
+    fn from(error: TooLong) -> Self {
+        Self::new(FaultClass::Transient, error.to_string())
+    }
+}

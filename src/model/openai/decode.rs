@@ -1,0 +1,204 @@
+//! An answer in Chat Completions, as servers send it rather than as it is specified.
+//!
+//! What the parts hold decides, not the finish reason alone. An answer ends with a finish reason or with `[DONE]`;
+//! one that just stops gave nothing. Fields that are missing, null or unknown do no harm.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, value::RawValue};
+
+use super::wire::{Choice, Chunk, Counts, WireCall, WireFunction};
+use crate::{
+    domain::{
+        outcome::{FaultClass, Stop},
+        text,
+        usage::Usage,
+    },
+    model::{
+        Delta, ModelError, ProposedCall,
+        calls::{Calls, Piece},
+        exchange::{Codec, Deltas},
+        fault,
+        sse::{Event, Flow},
+    },
+};
+
+/// An answer that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    calls: Calls,
+    usage: Option<Usage>,
+    finish: Option<Finish>,
+    /// The server said that no more comes.
+    done: bool,
+    /// It declined in a field of its own.
+    refused: bool,
+}
+
+/// What a finish reason says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    /// The model had no more to say, or wants tools run: the calls tell.
+    Whole,
+    Length,
+    Filtered,
+}
+
+impl Codec for Answer {
+    fn event(&mut self, event: Event<'_>, out: &mut Deltas) -> Result<Flow, ModelError> {
+        if event.data.trim() == "[DONE]" {
+            self.done = true;
+            self.end(out)?;
+            return Ok(Flow::Done);
+        }
+        if event.name == "error" {
+            return Err(fault::from_error(
+                &text::from_json(event.data).unwrap_or_else(|_| event.data.into()),
+            ));
+        }
+        self.json(event.data, out)?;
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self, out: &mut Deltas) -> Result<(), ModelError> {
+        let calls = std::mem::take(&mut self.calls).finish();
+        let calls = match self.finish {
+            Some(Finish::Whole | Finish::Filtered) => calls,
+            // The cut may have left a call without its name, which nothing can answer.
+            Some(Finish::Length) => calls.into_iter().filter(|call| !call.name.is_empty()).collect(),
+            // Without a reason nothing but the calls themselves says that they are whole.
+            None if self.done && calls.iter().all(is_whole) => calls,
+            None => return Err(cut("the answer ended early, without a finish reason")),
+        };
+        if calls.iter().any(|call| call.name.is_empty()) {
+            return Err(cut("the answer holds a call without a name"));
+        }
+        let stop = match self.finish {
+            Some(Finish::Length) => Stop::Length,
+            Some(Finish::Filtered) => Stop::Refusal,
+            Some(Finish::Whole) | None if !calls.is_empty() => Stop::ToolCalls,
+            Some(Finish::Whole) | None if self.refused => Stop::Refusal,
+            Some(Finish::Whole) | None => Stop::EndTurn,
+        };
+        out.extend(calls.into_iter().map(|call| Delta::Call(mended(call))));
+        out.extend(self.usage.map(Delta::Usage));
+        out.push_back(Delta::Stop(stop));
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError> {
+        self.json(body, out)?;
+        self.end(out)
+    }
+}
+
+impl Answer {
+    fn json(&mut self, json: &str, out: &mut Deltas) -> Result<(), ModelError> {
+        if let Ok(mut chunk) = serde_json::from_str(json) {
+            return self.chunk(&mut chunk, json, out);
+        }
+        let repaired = text::repair_surrogates(json);
+        match serde_json::from_str(&repaired) {
+            Ok(mut chunk) => self.chunk(&mut chunk, &repaired, out),
+            Err(error) => {
+                Err(cut(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json))))
+            }
+        }
+    }
+
+    fn chunk(&mut self, chunk: &mut Chunk<'_>, json: &str, out: &mut Deltas) -> Result<(), ModelError> {
+        if let Some(error) = chunk.error {
+            return Err(told(error));
+        }
+        if let Some(usage) = chunk.usage.and_then(|raw| serde_json::from_str::<Counts>(raw.get()).ok()) {
+            self.usage = Some(usage.into());
+        }
+        match &mut chunk.choices {
+            // Of several answers the first is meant; nobody asked for more.
+            Some(choices) => {
+                choices.iter_mut().filter(|choice| choice.index == 0).try_for_each(|c| self.choice(c, out))
+            }
+            None if chunk.usage.is_some() => Ok(()),
+            None => unlike_an_answer(json),
+        }
+    }
+
+    fn choice(&mut self, choice: &mut Choice<'_>, out: &mut Deltas) -> Result<(), ModelError> {
+        if let Some(error) = choice.error {
+            return Err(told(error));
+        }
+        if let Some(part) = choice.delta.as_mut().or(choice.message.as_mut()) {
+            let reasoning = part.reasoning_content.0.take().or_else(|| part.reasoning.0.take());
+            out.extend(reasoning.filter(|text| !text.is_empty()).map(Delta::Reasoning));
+            out.extend(part.content.0.take().filter(|text| !text.is_empty()).map(Delta::Text));
+            if let Some(refusal) = part.refusal.0.take().filter(|text| !text.is_empty()) {
+                self.refused = true;
+                out.push_back(Delta::Text(refusal));
+            }
+            let calls = part.tool_calls.as_deref().unwrap_or_default();
+            let old = part.function_call.as_ref();
+            let works = old.is_some() || calls.iter().any(WireCall::says_something);
+            if works && out.back() != Some(&Delta::Progress) {
+                out.push_back(Delta::Progress);
+            }
+            self.calls
+                .take(calls.iter().map(|call| piece(call.index, call.id.as_deref(), call.function.as_ref())));
+            self.calls.take(old.into_iter().map(|function| piece(None, None, Some(function))));
+        }
+        match choice.finish_reason.as_deref() {
+            None | Some("") => {}
+            Some("error") => return Err(cut("the server ended the answer with an error")),
+            Some("length" | "max_tokens") => self.finish = Some(Finish::Length),
+            Some("content_filter") => self.finish = Some(Finish::Filtered),
+            Some(_) => self.finish = Some(Finish::Whole),
+        }
+        Ok(())
+    }
+}
+
+fn piece<'a>(index: Option<i64>, id: Option<&'a str>, function: Option<&'a WireFunction<'a>>) -> Piece<'a> {
+    Piece {
+        index,
+        id,
+        name: function.and_then(|function| function.name.as_deref()),
+        arguments: function.and_then(|function| function.arguments).map(arguments).unwrap_or_default(),
+    }
+}
+
+/// The text of arguments, which should be a string of JSON and may be the JSON itself.
+fn arguments(raw: &RawValue) -> Cow<'_, str> {
+    match raw.get() {
+        json if json.starts_with('"') => text::from_json(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        json => Cow::Borrowed(json),
+    }
+}
+
+/// A call as it goes on: a surrogate that never found its other half would spoil the arguments for every reader.
+fn mended(mut call: ProposedCall) -> ProposedCall {
+    if let Cow::Owned(repaired) = text::repair_surrogates(&call.arguments) {
+        call.arguments = repaired;
+    }
+    call
+}
+
+fn is_whole(call: &ProposedCall) -> bool {
+    call.arguments.is_empty() || serde_json::from_str::<&RawValue>(&call.arguments).is_ok()
+}
+
+/// A chunk without choices is a keep-alive, unless it is an error in one of the shapes without an `error` field.
+fn unlike_an_answer(json: &str) -> Result<(), ModelError> {
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let kind = |key: &str| value.get(key).and_then(Value::as_str);
+    if [kind("object"), kind("type")].contains(&Some("error")) || value.get("detail").is_some() {
+        return Err(fault::from_error(&value));
+    }
+    Ok(())
+}
+
+fn told(error: &RawValue) -> ModelError {
+    fault::from_error(&text::from_json(error.get()).unwrap_or_default())
+}
+
+fn cut(message: &str) -> ModelError {
+    ModelError::new(FaultClass::Transient, message)
+}

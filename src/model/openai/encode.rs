@@ -1,0 +1,218 @@
+//! A request as Chat Completions wants it, written straight from the conversation's own text.
+//!
+//! Arguments go out as a string that holds the object's text; reasoning only with calls, and only where the profile
+//! asks for it; no message is empty.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{Profile, SendReasoning, TokenLimit};
+use crate::{
+    domain::{
+        call::ToolCall,
+        message::{Message, Reply},
+    },
+    model::{Request, ToolSpec},
+};
+
+/// What stands for a tool's output of nothing: many servers refuse a blank message.
+const NO_OUTPUT: &str = "(no output)";
+
+/// Encodes a request's body.
+pub(super) fn body(
+    request: &Request,
+    profile: Profile,
+    extra: &Map<String, Value>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::with_capacity(4096);
+    serde_json::to_writer(&mut bytes, &Body { request, profile, extra })?;
+    Ok(bytes)
+}
+
+struct Body<'a> {
+    request: &'a Request,
+    profile: Profile,
+    extra: &'a Map<String, Value>,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { request, profile, extra } = *self;
+        let params = &request.params;
+        let mut fields = Fields { map: serializer.serialize_map(None)?, extra };
+        fields.put("model", Some(&request.model))?;
+        fields.put("messages", Some(Messages { messages: &request.messages, profile }))?;
+        if !request.tools.is_empty() {
+            fields.put("tools", Some(Tools(&request.tools)))?;
+            fields.put("tool_choice", params.tool_choice.as_ref())?;
+        }
+        let limit = match profile.token_limit {
+            TokenLimit::MaxTokens => "max_tokens",
+            TokenLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        fields.put(limit, params.max_tokens)?;
+        fields.put("temperature", params.temperature)?;
+        fields.put("top_p", params.top_p)?;
+        fields.put("seed", params.seed)?;
+        fields.put("reasoning_effort", params.reasoning_effort.as_ref())?;
+        fields.put("stream", Some(true))?;
+        fields.put("stream_options", Some(StreamOptions { include_usage: true }))?;
+        fields.end()
+    }
+}
+
+/// Writes fields, where those of the settings come before our own.
+struct Fields<'a, M> {
+    map: M,
+    extra: &'a Map<String, Value>,
+}
+
+impl<M: serde::ser::SerializeMap> Fields<'_, M> {
+    fn put<T: Serialize>(&mut self, name: &str, value: Option<T>) -> Result<(), M::Error> {
+        match value {
+            Some(value) if !self.extra.contains_key(name) => self.map.serialize_entry(name, &value),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn end(mut self) -> Result<M::Ok, M::Error> {
+        for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_null()) {
+            self.map.serialize_entry(name, value)?;
+        }
+        self.map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+struct Messages<'a> {
+    messages: &'a [Message],
+    profile: Profile,
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.messages.iter().map(|message| WireMessage::new(message, self.profile)))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum WireMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: &'a str,
+    },
+    Assistant {
+        /// Null beside calls; a message without either is invalid and never gets here.
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_calls: Option<Calls<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+impl<'a> WireMessage<'a> {
+    fn new(message: &'a Message, profile: Profile) -> Self {
+        match message {
+            Message::System(content) => Self::System { content },
+            Message::User(content) => Self::User { content },
+            Message::Assistant(reply) => Self::assistant(reply, profile),
+            Message::Tool(result) => Self::Tool {
+                tool_call_id: result.call.as_str(),
+                content: Some(&*result.output).filter(|text| !is_blank(text)).unwrap_or(NO_OUTPUT),
+            },
+        }
+    }
+
+    fn assistant(reply: &'a Reply, profile: Profile) -> Self {
+        let calls = Some(&*reply.calls).filter(|calls| !calls.is_empty());
+        let thought = reply.reasoning.as_deref().filter(|_| calls.is_some());
+        let (reasoning_content, reasoning) = match profile.reasoning {
+            SendReasoning::Never => (None, None),
+            SendReasoning::AsReasoningContent => (thought, None),
+            SendReasoning::AsReasoning => (None, thought),
+        };
+        Self::Assistant {
+            content: Some(&*reply.text).filter(|text| !is_blank(text)),
+            reasoning_content,
+            reasoning,
+            tool_calls: calls.map(Calls),
+        }
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim_start().is_empty()
+}
+
+struct Calls<'a>(&'a [ToolCall]);
+
+impl Serialize for Calls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|call| WireCall {
+            id: call.id.as_str(),
+            kind: "function",
+            function: WireFunction { name: &call.name, arguments: call.arguments.as_str() },
+        }))
+    }
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+struct Tools<'a>(&'a [ToolSpec]);
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|tool| WireTool {
+            kind: "function",
+            function: WireToolFunction {
+                name: &tool.name,
+                description: &tool.description,
+                parameters: &tool.schema,
+            },
+        }))
+    }
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: WireToolFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireToolFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

@@ -1,0 +1,15 @@
+//! The Chat Completions provider against a server, over real sockets.
+
+#[cfg(test)]
+mod answers;
+#[cfg(test)]
+mod ask;
+#[cfg(test)]
+mod cancel;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+#[path = "../support/mod.rs"]
+mod support;
