@@ -216,7 +216,7 @@ fn decode_line(raw: &[u8], line_chars: usize) -> (String, bool) {
         None => (text, false),
         Some((cut, _)) => {
             let more = content[cut..].chars().count();
-            (format!("{} [{more} more characters]{end}", &content[..cut]), true)
+            (format!("{} [+{more} characters]{end}", &content[..cut]), true)
         }
     }
 }

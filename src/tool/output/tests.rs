@@ -26,7 +26,7 @@ fn a_head_stops_before_the_line_that_passes_the_byte_limit() {
 #[test]
 fn a_long_line_is_cut_between_characters_and_says_how_many_follow() {
     let shown = head("äöüäöüäöüäöü\nx", &SMALL);
-    assert_eq!(shown.text, "äöüäöüäöüä [2 more characters]\nx");
+    assert_eq!(shown.text, "äöüäöüäöüä [+2 characters]\nx");
     assert_eq!((shown.omitted, shown.shortened), (None, 1));
 }
 

@@ -91,7 +91,7 @@ impl Capture {
             (true, _) => format!("[binary output, {bytes} bytes, not shown{place}]"),
             (false, Some(omitted)) => ends.join(&format!("[{omitted}{place}]")),
             (false, None) if ends.shortened > 0 => {
-                ends.join(&format!("[{} lines shortened{place}]", ends.shortened))
+                ends.join(&format!("[lines shortened: {}{place}]", ends.shortened))
             }
             (false, None) => ends.front,
         };

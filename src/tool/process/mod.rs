@@ -1,7 +1,7 @@
 //! Runs a command as a guarded process that leaves nothing behind.
 //!
-//! Each command runs under a guard: this same program, started again, which outlives the command and not herder (see
-//! [`guard`]). The command has no terminal, its stdin is `/dev/null` or given bytes, its environment is what the
+//! Each command runs under a guard: this same program, started again, which outlives the command and not herder.
+//! The command has no terminal, its stdin is `/dev/null` or given bytes, its environment is what the
 //! caller says and no more, its output is one pipe that is read within bounds. Knows no tools: what a time-out or an
 //! exit code means to a model is not decided here.
 
@@ -173,5 +173,22 @@ impl SpawnError {
             }
             Some(_) | None => Self::NotRunnable { program, source: error },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_machine_is_told_from_a_broken_guard() {
+        for errno in [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE] {
+            assert!(matches!(SpawnError::from_os(errno), SpawnError::Busy(_)), "{errno}");
+            assert!(
+                matches!(SpawnError::from_exec("x".into(), errno.into()), SpawnError::Busy(_)),
+                "{errno}"
+            );
+        }
+        assert!(matches!(SpawnError::from_os(Errno::NOENT), SpawnError::Guard(_)));
     }
 }

@@ -91,6 +91,7 @@ impl ProcessRunner {
         let control = UnixStream::from_std(control).map_err(SpawnError::Guard)?;
         let output = pipe::Receiver::from_owned_fd(output).map_err(SpawnError::Guard)?;
         let guard = Command::new(&self.executable)
+            .arg0(env!("CARGO_PKG_NAME"))
             .arg(GUARD_WORD)
             .env_clear()
             .envs(spec.env)
@@ -276,4 +277,35 @@ fn end_of(stop: Option<Stop>, exit: Option<&Exit>) -> End {
 async fn next_report(control: &mut Lines<BufReader<UnixStream>>) -> io::Result<Report> {
     let line = control.next_line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_time_out_only_if_the_command_still_ran_then() {
+        let ended = Exit { code: Some(0), ..Exit::default() };
+        assert_eq!(end_of(Some(Stop::TimedOut), Some(&ended)), End::Exited(0));
+        let stopped = Exit { signal: Some(15), terminated: true, ..Exit::default() };
+        assert_eq!(end_of(Some(Stop::TimedOut), Some(&stopped)), End::TimedOut);
+        assert_eq!(end_of(Some(Stop::Cancelled), Some(&stopped)), End::Cancelled);
+    }
+
+    #[test]
+    fn a_kill_while_the_kernel_was_killing_for_memory_is_told_apart() {
+        let killed = |out_of_memory| Exit { signal: Some(9), out_of_memory, ..Exit::default() };
+        assert_eq!(end_of(None, Some(&killed(true))), End::OutOfMemory);
+        assert_eq!(end_of(None, Some(&killed(false))), End::Signalled(9));
+        let in_shell = Exit { code: Some(137), out_of_memory: true, ..Exit::default() };
+        assert_eq!(end_of(None, Some(&in_shell)), End::OutOfMemory);
+        let elsewhere = Exit { code: Some(0), out_of_memory: true, ..Exit::default() };
+        assert_eq!(end_of(None, Some(&elsewhere)), End::Exited(0));
+    }
+
+    #[test]
+    fn without_word_from_the_guard_it_is_lost() {
+        assert_eq!(end_of(None, None), End::GuardLost);
+        assert_eq!(end_of(Some(Stop::Cancelled), None), End::GuardLost);
+    }
 }

@@ -42,8 +42,8 @@ fn a_shortened_line_is_saved_whole() {
     let shown = Limits { lines: 6, bytes: 60, line_chars: 8 };
     let captured = capture(CaptureLimits { shown, ..limits(&folder) }, &[b"123456789\n"]);
     let path = spill(&folder);
-    let notice = format!("[1 lines shortened; the whole output is in {}]", path.display());
-    assert_eq!(captured.text, format!("12345678 [1 more characters]\n{notice}\n"));
+    let notice = format!("[lines shortened: 1; the whole output is in {}]", path.display());
+    assert_eq!(captured.text, format!("12345678 [+1 characters]\n{notice}\n"));
     assert_eq!(fs::read(path).unwrap(), b"123456789\n");
 }
 
