@@ -1,3 +1,11 @@
 //! The `herder` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // A process that guards a command, or becomes one, does that and nothing else.
+    if let Some(code) = herder::tool::process::dispatch() {
+        return code;
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,97 @@
+//! The last step before a command: a process that takes on the limits and then becomes the command.
+//!
+//! A step of its own, so that the limits bind the command and not its guard, and so that the kernel kills the command
+//! if the guard is killed. Its stderr is a pipe on which it says why it could not become the command; the pipe closes
+//! without a word when it could. What the command gets as stderr is its stdout: one pipe keeps the order exactly.
+
+use std::{
+    env::ArgsOs,
+    ffi::{OsStr, OsString},
+    io::{self, PipeReader, Read, Write},
+    os::{fd::AsFd, unix::process::CommandExt},
+    process::{Command, ExitCode},
+};
+
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{
+        Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+    },
+};
+
+use super::protocol::{Launch, ProcessLimits};
+
+/// Names the running program even when its file has been replaced meanwhile.
+pub(super) const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
+/// First argument of a process that is to become a command.
+pub(super) const HIDDEN_WORD: &str = "__command";
+
+/// How much sooner than herder a command is chosen when memory runs out.
+const OUT_OF_MEMORY_SCORE: &str = "500";
+
+/// Tells [`command_main`] what to become.
+pub(super) fn arguments(launch: &Launch) -> io::Result<Vec<OsString>> {
+    let guard = std::process::id().to_string();
+    let limits = serde_json::to_string(&launch.limits)?;
+    let fixed = [HIDDEN_WORD.into(), guard.into(), limits.into(), launch.program.clone()];
+    Ok(fixed.into_iter().chain(launch.args.iter().cloned()).collect())
+}
+
+/// Becomes the command that the remaining arguments name. Returns only if that failed.
+pub(super) fn command_main(arguments: ArgsOs) -> ExitCode {
+    let Ok(outcome) = fcntl_dupfd_cloexec(io::stderr(), 3) else { return ExitCode::FAILURE };
+    let error = become_command(arguments);
+    // The guard is gone if this fails.
+    let _ = io::PipeWriter::from(outcome).write_all(&error.raw_os_error().unwrap_or(0).to_ne_bytes());
+    ExitCode::FAILURE
+}
+
+/// Says, for the guard, whether the program runs: the number of the error if not.
+pub(super) fn read_outcome(mut outcome: PipeReader) -> Result<(), i32> {
+    let mut errno = [0; 4];
+    match outcome.read_exact(&mut errno) {
+        Ok(()) => Err(i32::from_ne_bytes(errno)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn become_command(mut arguments: ArgsOs) -> io::Error {
+    let guard = arguments.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let limits = arguments.next().and_then(|limits| serde_json::from_str(limits.to_str()?).ok());
+    let (Some(guard), Some(limits), Some(program)) = (guard, limits, arguments.next()) else {
+        return rustix::io::Errno::INVAL.into();
+    };
+    prepare(guard, &limits).map_or_else(|error| error, |()| replace_by(&program, arguments))
+}
+
+fn prepare(guard: Pid, limits: &ProcessLimits) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() != Some(guard) {
+        // It died before the kernel knew what to do then.
+        return Err(rustix::io::Errno::SRCH.into());
+    }
+    // Refused where herder itself is an even likelier choice; then nothing is lost.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY_SCORE);
+    bound(Resource::Core, Some(0))?;
+    bound(Resource::Data, limits.memory_bytes)?;
+    // A limit of no seconds at all would mean a limit of one.
+    bound(Resource::Cpu, limits.cpu.map(|time| time.as_secs().max(1)))?;
+    bound(Resource::Fsize, limits.file_bytes)?;
+    bound(Resource::Nofile, limits.open_files)?;
+    bound(Resource::Nproc, limits.processes)
+}
+
+/// Lowers a limit; one that is lower already stays.
+fn bound(resource: Resource, limit: Option<u64>) -> io::Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    let limit = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
+    Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?)
+}
+
+fn replace_by(program: &OsStr, arguments: ArgsOs) -> io::Error {
+    match io::stdout().as_fd().try_clone_to_owned() {
+        Ok(stdout) => Command::new(program).args(arguments).stderr(stdout).exec(),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,130 @@
+//! Finds and signals the processes that come from one process, through `/proc`.
+//!
+//! A look is a snapshot: who wants to be sure looks again until nothing is left. Between a look and the signal a
+//! number cannot come to mean another process, because the kernel hands numbers out in a circle.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io, thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    /// In clock ticks since boot; with the pid and the boot it names a process for good.
+    pub start_time: u64,
+    /// Ended, but not yet collected by its parent.
+    ended: bool,
+}
+
+impl Process {
+    pub(super) fn look_up(pid: i32) -> io::Result<Self> {
+        parse_stat(&fs::read(format!("/proc/{pid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Every running process that `ancestor` is responsible for, itself excluded.
+pub(super) fn descendants_of(ancestor: Pid) -> Vec<Process> {
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for process in all_processes() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut found = Vec::new();
+    let mut parents = vec![ancestor.as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.pid);
+            found.push(child);
+        }
+    }
+    found.retain(|process| !process.ended);
+    found
+}
+
+/// Signals whole groups, which no fork can slip out of, but spares `own_group`: members of that one singly.
+pub(super) fn signal_all(processes: &[Process], signal: Signal, own_group: Pid) {
+    let own_group = own_group.as_raw_nonzero().get();
+    let groups: BTreeSet<i32> =
+        processes.iter().map(|process| process.group).filter(|group| *group != own_group).collect();
+    // A process that has just ended, or belongs to somebody else, is no reason to spare the others.
+    for group in groups.into_iter().filter_map(Pid::from_raw) {
+        let _ = kill_process_group(group, signal);
+    }
+    for member in processes.iter().filter(|process| process.group == own_group) {
+        if let Some(pid) = Pid::from_raw(member.pid) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Kills what is left of a session whose leader is gone. Blocks, for a second at the most.
+pub(super) fn kill_session(leader: i32) {
+    const ROUNDS: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..ROUNDS {
+        let members: Vec<Process> =
+            all_processes().filter(|process| process.session == leader && !process.ended).collect();
+        if members.is_empty() {
+            return;
+        }
+        for pid in members.iter().filter_map(|member| Pid::from_raw(member.pid)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn all_processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+        .filter_map(|entry| parse_stat(&fs::read(entry.path().join("stat")).ok()?))
+}
+
+/// Reads `/proc/PID/stat`. The name in it may hold anything, blanks and brackets too, so fields count from its end.
+fn parse_stat(stat: &[u8]) -> Option<Process> {
+    let text = String::from_utf8_lossy(stat);
+    let (before, after) = (text.split_once(" (")?.0, text.rsplit_once(") ")?.1);
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse().ok();
+    Some(Process {
+        pid: before.parse().ok()?,
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        start_time: fields.get(19)?.parse().ok()?,
+        ended: matches!(*fields.first()?, "Z" | "X"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_brackets_does_not_shift_the_fields() {
+        let stat = b"42 (a) S 1 (b) S 7 40 39 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 10";
+        let expected =
+            Process { pid: 42, parent: 7, group: 40, session: 39, start_time: 987_654, ended: false };
+        assert_eq!(parse_stat(stat), Some(expected));
+    }
+
+    #[test]
+    fn a_cut_off_line_is_no_process() {
+        assert_eq!(parse_stat(b"42 (sh) S 7 40"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn a_process_finds_itself() {
+        let own = std::process::id() as i32;
+        assert_eq!(Process::look_up(own).unwrap().pid, own);
+    }
+}

@@ -1,0 +1,288 @@
+//! The guard: a small process that stands over one command and ends only when nothing of the command is left.
+//!
+//! It leads a session of its own, without a terminal, and is subreaper: whatever the command starts, however it
+//! forks or changes session, is the guard's child once its parent is gone. So "no children" proves that nothing is
+//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill.
+//!
+//! When the command ends by itself, what it left in the background has a moment to end too ([`SETTLE`]: a process
+//! substitution writes its last line), is then told to, and soon after made to. Runs without async, in the same
+//! executable, before anything else in `main`. Knows nothing of time-outs or output.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Seek, Write},
+    os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::{Errno, fcntl_dupfd_cloexec},
+    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, setsid, wait},
+    stdio::dup2_stdout,
+};
+
+use super::{
+    command::{self, OWN_EXECUTABLE},
+    descendants::{Process, descendants_of, signal_all},
+    protocol::{Exit, Launch, Report, Step, TERMINATE},
+};
+
+/// How long background processes may go on once the command has ended, before they are told to end.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How long they have then, before they are killed.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
+/// How often what is to be killed is looked for again.
+const KILL_EVERY: Duration = Duration::from_millis(10);
+/// When to stop waiting for processes that cannot be killed: another user's, or stuck in the kernel.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// Runs as the guard of one command.
+pub(super) fn guard_main() -> ExitCode {
+    match guard() {
+        Ok(()) => ExitCode::SUCCESS,
+        // There is nobody to tell: the socket is the only way out.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn guard() -> io::Result<()> {
+    let control = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+    let mut reports = control.try_clone()?;
+    let mut orders = BufReader::new(control);
+    let (launch, stdin) = receive(&mut orders)?;
+
+    let (sender, events) = channel();
+    let kills_before = out_of_memory_kills();
+    let command = match start(&launch, stdin, &sender) {
+        Ok(command) => command,
+        Err((step, error)) => return send(&mut reports, &failure(step, &error)),
+    };
+    thread::spawn({
+        let sender = sender.clone();
+        move || follow_orders(orders, &sender)
+    });
+    thread::spawn(move || reap(&sender));
+
+    let mut watch = Watch { command, grace: launch.grace, reports, exec: None, exit: Exit::default() };
+    watch.until_nothing_is_left(&events);
+    watch.exit.out_of_memory = out_of_memory_kills() > kills_before;
+    match watch.exec {
+        // Failure has been reported.
+        Some(Err(_)) => Ok(()),
+        Some(Ok(())) | None => send(&mut watch.reports, &Report::Exited(watch.exit)),
+    }
+}
+
+/// Reads what to run, and the bytes for its stdin into a file in memory: a command reads them when it likes, or not
+/// at all, and nobody waits for it.
+fn receive(orders: &mut BufReader<UnixStream>) -> io::Result<(Launch, Stdio)> {
+    let mut line = String::new();
+    orders.read_line(&mut line)?;
+    let launch: Launch = serde_json::from_str(&line)?;
+    let Some(length) = launch.stdin_len else { return Ok((launch, Stdio::null())) };
+    let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC)?);
+    if io::copy(&mut orders.take(length), &mut file)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    file.rewind()?;
+    Ok((launch, file.into()))
+}
+
+/// Starts the command in a group of its own, and lets go of the output, so that it ends when the command's does.
+fn start(launch: &Launch, stdin: Stdio, sender: &Sender<Event>) -> Result<Process, (Step, io::Error)> {
+    let guard = |error: Errno| (Step::Guard, error.into());
+    setsid().map_err(guard)?;
+    set_child_subreaper(Some(getpid())).map_err(guard)?;
+    std::env::set_current_dir(Path::new(&launch.cwd)).map_err(|error| (Step::Folder, error))?;
+
+    let fork = |error| (Step::Fork, error);
+    let (outcome, outcome_of_exec) = io::pipe().map_err(fork)?;
+    let child = Command::new(OWN_EXECUTABLE)
+        .args(command::arguments(launch).map_err(fork)?)
+        .stdin(stdin)
+        .stderr(outcome_of_exec)
+        .process_group(0)
+        .spawn()
+        .map_err(fork)?;
+    let command = Process::look_up(child.id().cast_signed()).map_err(fork)?;
+    let null = File::options().write(true).open("/dev/null").map_err(fork)?;
+    dup2_stdout(null).map_err(guard)?;
+
+    let sender = sender.clone();
+    thread::spawn(move || sender.send(Event::Exec(command::read_outcome(outcome))));
+    Ok(command)
+}
+
+enum Event {
+    Exec(Result<(), i32>),
+    Reaped(Pid, WaitStatus),
+    Childless,
+    Terminate,
+    /// herder is gone, or has lost interest.
+    Abandoned,
+}
+
+fn follow_orders(orders: BufReader<UnixStream>, sender: &Sender<Event>) {
+    for line in orders.lines().map_while(Result::ok) {
+        if line == TERMINATE && sender.send(Event::Terminate).is_err() {
+            return;
+        }
+    }
+    // No receiver means that the guard is about to end.
+    let _ = sender.send(Event::Abandoned);
+}
+
+/// Collects every child, the command and the orphans, until there is none.
+fn reap(sender: &Sender<Event>) {
+    loop {
+        let event = match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) => Event::Reaped(pid, status),
+            Ok(None) | Err(Errno::INTR) => continue,
+            Err(_) => Event::Childless,
+        };
+        let last = matches!(event, Event::Childless);
+        if sender.send(event).is_err() || last {
+            return;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Running,
+    /// The command has ended; the rest may end by itself.
+    Settling {
+        until: Instant,
+    },
+    /// All have been told to end.
+    Asked {
+        until: Instant,
+    },
+    /// All are being killed.
+    Forced {
+        again: Instant,
+        give_up: Instant,
+    },
+}
+
+struct Watch {
+    command: Process,
+    grace: Duration,
+    reports: UnixStream,
+    /// Whether the program could be run; not yet known at first.
+    exec: Option<Result<(), i32>>,
+    exit: Exit,
+}
+
+impl Watch {
+    fn until_nothing_is_left(&mut self, events: &Receiver<Event>) {
+        let mut stage = Stage::Running;
+        let mut childless = false;
+        while !(childless && self.exec.is_some()) {
+            stage = match next(events, stage) {
+                Ok(Event::Exec(outcome)) => {
+                    self.tell_whether_started(outcome);
+                    stage
+                }
+                Ok(Event::Childless) => {
+                    childless = true;
+                    stage
+                }
+                Ok(Event::Reaped(pid, status)) if pid.as_raw_nonzero().get() == self.command.pid => {
+                    self.exit.code = status.exit_status();
+                    self.exit.signal = status.terminating_signal();
+                    match stage {
+                        Stage::Running => Stage::Settling { until: Instant::now() + SETTLE },
+                        Stage::Settling { .. } | Stage::Asked { .. } | Stage::Forced { .. } => stage,
+                    }
+                }
+                Ok(Event::Reaped(..)) => stage,
+                Ok(Event::Terminate) => match stage {
+                    Stage::Running => {
+                        self.exit.terminated = true;
+                        ask_to_end(self.grace)
+                    }
+                    Stage::Settling { .. } | Stage::Asked { .. } | Stage::Forced { .. } => stage,
+                },
+                Ok(Event::Abandoned) => match stage {
+                    Stage::Running | Stage::Settling { .. } | Stage::Asked { .. } => force(),
+                    Stage::Forced { .. } => stage,
+                },
+                Err(RecvTimeoutError::Timeout) => match stage {
+                    Stage::Settling { .. } => {
+                        self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
+                        ask_to_end(LEFTOVER_GRACE)
+                    }
+                    Stage::Running | Stage::Asked { .. } => force(),
+                    Stage::Forced { give_up, .. } if Instant::now() < give_up => kill_again(give_up),
+                    Stage::Forced { .. } => return self.give_up(),
+                },
+                Err(RecvTimeoutError::Disconnected) => return self.give_up(),
+            };
+        }
+    }
+
+    fn tell_whether_started(&mut self, outcome: Result<(), i32>) {
+        let report = match outcome {
+            Ok(()) => {
+                Report::Started { pid: self.command.pid.cast_unsigned(), start_time: self.command.start_time }
+            }
+            Err(errno) => Report::Failed { step: Step::Exec, errno },
+        };
+        self.exec = Some(outcome);
+        // If herder is gone, the order thread says so.
+        let _ = send(&mut self.reports, &report);
+    }
+
+    fn give_up(&mut self) {
+        self.exit.survivors =
+            descendants_of(getpid()).iter().map(|process| process.pid.cast_unsigned()).collect();
+    }
+}
+
+fn next(events: &Receiver<Event>, stage: Stage) -> Result<Event, RecvTimeoutError> {
+    let (Stage::Settling { until } | Stage::Asked { until } | Stage::Forced { again: until, .. }) = stage
+    else {
+        return events.recv().map_err(RecvTimeoutError::from);
+    };
+    events.recv_timeout(until.saturating_duration_since(Instant::now()))
+}
+
+fn ask_to_end(grace: Duration) -> Stage {
+    let processes = descendants_of(getpid());
+    signal_all(&processes, Signal::TERM, getpid());
+    // A stopped process would hear of it only when it goes on.
+    signal_all(&processes, Signal::CONT, getpid());
+    Stage::Asked { until: Instant::now() + grace }
+}
+
+fn force() -> Stage {
+    kill_again(Instant::now() + GIVE_UP)
+}
+
+fn kill_again(give_up: Instant) -> Stage {
+    signal_all(&descendants_of(getpid()), Signal::KILL, getpid());
+    Stage::Forced { again: Instant::now() + KILL_EVERY, give_up }
+}
+
+fn failure(step: Step, error: &io::Error) -> Report {
+    Report::Failed { step, errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) }
+}
+
+fn send(reports: &mut UnixStream, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    reports.write_all(&line)
+}
+
+/// How many processes the kernel has killed for want of memory since boot.
+fn out_of_memory_kills() -> u64 {
+    let counters = std::fs::read("/proc/vmstat").unwrap_or_default();
+    let kills = counters.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"oom_kill "));
+    kills.and_then(|count| std::ffi::OsStr::from_bytes(count).to_str()?.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,210 @@
+//! Background children, escapes, time-outs, cancellation and sudden deaths.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use herder::tool::process::{CommandGroup, CommandSpec, End};
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{PATIENCE, Scene, until};
+
+#[tokio::test]
+async fn a_background_child_that_holds_the_output_does_not_delay_the_end() {
+    let scene = Scene::new();
+    let start = Instant::now();
+    let done = scene.run(scene.bash("sleep 60 & echo started")).await;
+    assert_eq!((done.end, done.output.text.as_str(), done.left_behind), (End::Exited(0), "started\n", 1));
+    assert!(start.elapsed() < Duration::from_secs(20));
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_ticker_under_nohup_is_ended() {
+    let scene = Scene::new();
+    let done = scene.run(scene.bash("nohup sh -c 'while :; do echo tick; sleep 0.1; done' & echo up")).await;
+    assert_eq!((done.end, done.output.text.lines().next()), (End::Exited(0), Some("up")));
+    assert!(done.left_behind >= 1);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_background_child_without_the_output_is_ended_too() {
+    let scene = Scene::new();
+    let done = scene.run(scene.bash("(sleep 60 </dev/null >/dev/null 2>&1) & echo x")).await;
+    assert_eq!((done.end, done.output.text.as_str()), (End::Exited(0), "x\n"));
+    assert!(done.left_behind >= 1);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_child_in_a_session_of_its_own_is_ended() {
+    let scene = Scene::new();
+    let done = scene.run(scene.bash("setsid sh -c 'sleep 240' & echo launched")).await;
+    assert_eq!((done.end, done.output.text.as_str()), (End::Exited(0), "launched\n"));
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_double_fork_from_a_shell_that_ignores_being_told_is_killed_after_the_grace() {
+    let scene = Scene::new();
+    let script = "sh -c 'trap : TERM INT; (setsid sh -c \"trap : TERM; while :; do sleep 240; done\" &); while :; do sleep 1; done'";
+    let done = scene.run(CommandSpec { timeout: Some(Duration::from_secs(1)), ..scene.bash(script) }).await;
+    assert_eq!(done.end, End::TimedOut);
+    assert!(done.duration >= Duration::from_millis(1500), "{:?}", done.duration);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_stopped_process_is_ended_too() {
+    let scene = Scene::new();
+    let done = scene.run(scene.bash("sleep 60 & kill -STOP $!; echo ok")).await;
+    assert_eq!((done.end, done.left_behind), (End::Exited(0), 1));
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_process_that_keeps_changing_its_number_is_caught() {
+    let scene = Scene::new();
+    fs::write(scene.path().join("runner"), "setsid sh runner & echo > up\n").unwrap();
+    let spec = scene.bash("trap '' TERM; sh runner; sleep 60");
+    let done = scene.run(CommandSpec { timeout: Some(Duration::from_millis(500)), ..spec }).await;
+    assert_eq!((done.end, done.survivors), (End::TimedOut, vec![]));
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_time_out_ends_grandchildren_and_keeps_the_output_so_far() {
+    let scene = Scene::new();
+    let script = "(while sleep 0.05; do echo still here; done) | tee copy.log | cat";
+    let done = scene.run(CommandSpec { timeout: Some(Duration::from_secs(1)), ..scene.bash(script) }).await;
+    assert_eq!(done.end, End::TimedOut);
+    assert!(done.output.text.starts_with("still here\n"), "{:?}", done.output.text);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_command_may_clean_up_within_the_grace() {
+    let scene = Scene::new();
+    let script = "trap 'echo bye; exit 3' TERM; echo ready; sleep 60 & wait";
+    let spec = CommandSpec { timeout: Some(Duration::from_secs(1)), grace: PATIENCE, ..scene.bash(script) };
+    let done = scene.run(spec).await;
+    assert_eq!((done.end, done.output.text.as_str()), (End::TimedOut, "ready\nbye\n"));
+    assert!(done.duration < PATIENCE);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn when_a_cancelled_command_is_reported_it_has_stopped_writing() {
+    let scene = Scene::new();
+    let cancel = CancellationToken::new();
+    let script = "echo $$ > worker.pid; while :; do date >> ticks.log; sleep 0.02; done";
+    let running = scene.runner.start(scene.bash(script)).await.unwrap();
+    let pid = running.group().pid;
+    let (done, ()) = tokio::join!(running.wait(&cancel), async {
+        scene.until_file("ticks.log").await;
+        cancel.cancel();
+    });
+    assert_eq!(done.end, End::Cancelled);
+    assert_eq!(scene.until_file("worker.pid").await.trim(), pid.to_string());
+    assert!(!done.group.is_alive());
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn a_running_command_is_recognised_by_its_group_and_by_no_other() {
+    let scene = Scene::new();
+    let running = scene.runner.start(scene.bash("sleep 60")).await.unwrap();
+    let group = running.group().clone();
+    assert!(group.is_alive());
+    assert!(!CommandGroup { start_time: group.start_time + 1, ..group.clone() }.is_alive());
+    assert!(!CommandGroup { boot_id: "another".to_owned(), ..group.clone() }.is_alive());
+    drop(running);
+    scene.until_nothing_runs().await;
+    assert!(!group.is_alive());
+}
+
+#[tokio::test]
+async fn dropping_the_future_kills_the_command() {
+    let scene = Scene::new();
+    let cancel = CancellationToken::new();
+    let spec = scene.bash("trap '' TERM HUP; setsid sleep 60 & echo up > up; while :; do sleep 1; done");
+    tokio::select! {
+        done = scene.runner.run(spec, &cancel) => panic!("ended by itself: {done:?}"),
+        _ = scene.until_file("up") => {}
+    }
+    scene.until_nothing_runs().await;
+    until("the guard is collected", || children().is_empty()).await;
+}
+
+#[tokio::test]
+async fn killing_the_guard_kills_the_command() {
+    let scene = Scene::new();
+    let cancel = CancellationToken::new();
+    let spec = scene.bash("trap '' TERM; sleep 60 & echo words; echo $PPID > guard; wait");
+    let (done, ()) = tokio::join!(async { scene.runner.run(spec, &cancel).await.unwrap() }, async {
+        kill_now(scene.until_file("guard").await.trim());
+    });
+    assert_eq!((done.end, done.output.text.as_str()), (End::GuardLost, "words\n"));
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn killing_herder_kills_the_command() {
+    let scene = Scene::new();
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "leftovers::a_parent_that_waits"])
+        .env("HERDER_TEST_PARENT", scene.mark())
+        .env("HERDER_TEST_FOLDER", scene.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    scene.until_file("up").await;
+    assert!(!scene.processes().is_empty());
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    scene.until_nothing_runs().await;
+}
+
+#[tokio::test]
+#[ignore = "run by another test, which kills it"]
+async fn a_parent_that_waits() {
+    let scene = Scene::marked(std::env::var("HERDER_TEST_PARENT").unwrap());
+    let folder = std::env::var_os("HERDER_TEST_FOLDER").unwrap();
+    let script =
+        "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; sleep 240' & (sleep 240 &); echo up > up; wait";
+    scene.run(CommandSpec { cwd: folder.into(), ..scene.bash(script) }).await;
+}
+
+#[tokio::test]
+async fn many_commands_leave_no_zombies_and_no_descriptors() {
+    let scene = Scene::new();
+    scene.run(scene.bash("true")).await;
+    let descriptors = open_descriptors();
+    for turn in 0..300 {
+        let script = if turn % 10 == 0 { "sleep 0.01 & exit" } else { "true" };
+        assert_eq!(scene.run(scene.bash(script)).await.end, End::Exited(0));
+    }
+    until("children are gone", || children().is_empty()).await;
+    until("descriptors are closed", || open_descriptors() <= descriptors).await;
+}
+
+fn open_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Of this process; zombies included.
+fn children() -> Vec<String> {
+    let own = format!("\nPPid:\t{}\n", std::process::id());
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok())
+        .filter(|status| status.contains(&own))
+        .collect()
+}
+
+fn kill_now(pid: &str) {
+    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+}
