@@ -33,11 +33,12 @@ pub fn list(target: &Resolved) -> Result<String, PathError> {
             continue;
         }
         count += 1;
-        let kind = match entry.file_type() {
-            FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-            known => known,
-        };
+        let mut kind = entry.file_type();
+        if kind == FileType::Unknown
+            && let Ok(stat) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            kind = FileType::from_raw_mode(stat.st_mode);
+        }
         first.insert((name.to_owned(), mark(kind)));
         if first.len() > MAX_ENTRIES {
             first.pop_last();

@@ -13,6 +13,7 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobMatcher};
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::{DirEntry, WalkBuilder};
@@ -83,6 +84,7 @@ pub fn grep(target: &Resolved, query: &Query, stop: &dyn Fn() -> bool) -> Result
         sensitive: query.sensitive,
         searcher: SearcherBuilder::new()
             .line_number(true)
+            .line_terminator(LineTerminator::crlf())
             .before_context(query.context.min(MAX_CONTEXT))
             .after_context(query.context.min(MAX_CONTEXT))
             .binary_detection(BinaryDetection::quit(0))
@@ -109,7 +111,7 @@ fn matcher(query: &Query) -> Result<RegexMatcher, GrepError> {
     RegexMatcherBuilder::new()
         .case_insensitive(query.ignore_case)
         .fixed_strings(query.literal)
-        .line_terminator(Some(b'\n'))
+        .multi_line(true)
         .crlf(true)
         .build(&query.pattern)
         .map_err(|source| GrepError::Pattern { pattern: query.pattern.clone(), source })

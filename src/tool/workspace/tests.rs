@@ -1,1 +1,0 @@
-//! Confined paths, replacement and the reading tools, on a real file system.

@@ -1,0 +1,58 @@
+//! A process that dies between writing a temporary file and renaming it.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::*;
+use crate::tool::workspace::{
+    mutate::write,
+    replace::sweep_beside,
+    temp::{Temp, is_temporary},
+};
+
+const FOLDER: &str = "HERDER_TEST_WRITES_HALF_IN";
+
+/// Not a test by itself: the process that the next one kills.
+#[test]
+fn half_a_write() {
+    let Some(folder) = env::var_os(FOLDER) else { return };
+    let folder = rustix::fs::openat(CWD, folder, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut temp = Temp::create(&folder, Mode::RWXU).unwrap();
+    temp.file.write_all(b"half").unwrap();
+    println!("\nwritten");
+    std::thread::park();
+}
+
+#[test]
+fn a_write_cut_off_by_a_kill_leaves_the_old_content_and_its_leftover_is_swept() {
+    let place = Place::new();
+    place.file("a.txt", "old");
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "tool::workspace::tests::killed::half_a_write", "--nocapture"])
+        .env(FOLDER, place.inside(""))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "written"));
+
+    // While its writer lives, another process leaves it alone.
+    write(&place.to_write("b.txt"), "new").unwrap().prepared.commit().unwrap();
+    assert_eq!(temporary(&place), 1);
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_to_string(place.inside("a.txt")).unwrap(), "old");
+    assert_eq!(temporary(&place), 1);
+    sweep_beside(&place.to_write("a.txt")).unwrap();
+    assert_eq!(names(&place.inside("")), ["a.txt", "b.txt"]);
+}
+
+fn temporary(place: &Place) -> usize {
+    names(&place.inside("")).iter().filter(|name| is_temporary(name.as_bytes())).count()
+}
