@@ -53,7 +53,7 @@ pub(super) fn turn(turn: u32) -> Fact {
     Fact {
         at: Timestamp::from_micros(turn.into()),
         turn,
-        event: Event::TurnStart(TurnStart { included: 1, omitted: 0 }),
+        event: Event::TurnStart(TurnStart {}),
     }
 }
 

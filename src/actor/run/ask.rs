@@ -155,7 +155,7 @@ impl Asking {
         let what = match delta {
             Delta::Text(text) => LiveDelta::Text(text.as_str().into()),
             Delta::Reasoning(text) => LiveDelta::Reasoning(text.as_str().into()),
-            Delta::Call(_) | Delta::Usage(_) | Delta::Stop(_) => return,
+            Delta::Progress | Delta::Call(_) | Delta::Usage(_) | Delta::Stop(_) => return,
         };
         // Nobody may be watching any more.
         let _ = self.services.live.send(Live { run: self.run, turn: self.turn, what });
@@ -178,6 +178,7 @@ impl Answer {
             Delta::Text(more) if self.text.is_empty() => self.text = more,
             Delta::Text(more) => self.text.push_str(&more),
             Delta::Reasoning(more) => self.reasoning.push_str(&more),
+            Delta::Progress => {}
             Delta::Call(call) => self.calls.push(call),
             Delta::Usage(usage) => self.usage = Some(usage),
             Delta::Stop(stop) => return Some(stop),
