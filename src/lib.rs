@@ -5,4 +5,5 @@ pub mod config;
 pub mod domain;
 pub mod model;
 pub mod store;
+pub mod telemetry;
 pub mod tool;

@@ -1,0 +1,110 @@
+//! The names of all metrics, each with its kind, unit and help.
+//!
+//! A label's value comes from a closed set: an `as_str()` of an enum, or [`ok`]. Never an id, a path or a message.
+
+use metrics::Unit;
+
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $kind:ident $unit:ident $name:ident = $text:literal;)+) => {
+        $($(#[doc = $help])+ pub const $name: &str = concat!(env!("CARGO_CRATE_NAME"), "_", $text);)+
+
+        /// Every metric there is.
+        pub const ALL: &[Metric] = &[
+            $(Metric { name: $name, kind: Kind::$kind, unit: Unit::$unit, help: concat!($($help),+).trim_ascii() }),+
+        ];
+    };
+}
+
+/// How a metric moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// It counts how often each size was seen.
+    Histogram,
+}
+
+/// One metric, described.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub help: &'static str,
+}
+
+metrics! {
+    /// Runs that got their slot.
+    Counter Count RUNS_STARTED = "runs_started_total";
+    /// Runs that ended, by `outcome`.
+    Counter Count RUNS_ENDED = "runs_ended_total";
+    /// Runs that are live.
+    Gauge Count RUNS_LIVE = "runs_live";
+    /// Runs that wait for a slot.
+    Gauge Count RUNS_QUEUED = "runs_queued";
+    /// Restarts of runs from their log, by `cause`.
+    Counter Count RUN_RESTARTS = "run_restarts_total";
+    /// Turns that began.
+    Counter Count TURNS = "turns_total";
+    /// Model requests that ended, by `class`: `ok`, or the class of the failure.
+    Counter Count MODEL_REQUESTS = "model_requests_total";
+    /// Seconds from a model request to the end of its answer.
+    Histogram Seconds MODEL_REQUEST_SECONDS = "model_request_seconds";
+    /// Seconds from a model request to the first piece of its answer.
+    Histogram Seconds MODEL_FIRST_TOKEN_SECONDS = "model_first_token_seconds";
+    /// Model requests that are sent again, by the `class` of the failure before.
+    Counter Count MODEL_RETRIES = "model_retries_total";
+    /// Tokens sent to models.
+    Counter Count TOKENS_INPUT = "tokens_input_total";
+    /// Tokens that models answered.
+    Counter Count TOKENS_OUTPUT = "tokens_output_total";
+    /// Tool calls that ended, by `effect` and `ok`.
+    Counter Count TOOL_CALLS = "tool_calls_total";
+    /// Calls that hold their locks.
+    Gauge Count TOOL_CALLS_RUNNING = "tool_calls_running";
+    /// Calls that wait for their locks or their permit.
+    Gauge Count TOOL_CALLS_WAITING = "tool_calls_waiting";
+    /// Seconds that a call waited for its locks and its permit, by `effect`.
+    Histogram Seconds LOCK_WAIT_SECONDS = "lock_wait_seconds";
+    /// Seconds that a call held its locks, by `effect`.
+    Histogram Seconds LOCK_HOLD_SECONDS = "lock_hold_seconds";
+    /// Seconds from the hand-over of an append until it is durable.
+    Histogram Seconds STORE_APPEND_SECONDS = "store_append_seconds";
+    /// Appends that one commit makes durable.
+    Histogram Count STORE_COMMIT_APPENDS = "store_commit_appends";
+}
+
+/// The label `ok`.
+pub const fn ok(ok: bool) -> &'static str {
+    if ok { "true" } else { "false" }
+}
+
+/// Tells the recorder in force the unit and the help of every metric.
+pub fn describe() {
+    for metric in ALL {
+        match metric.kind {
+            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            Kind::Histogram => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_kind_and_unit_and_is_there_once() {
+        let mut seen = std::collections::BTreeSet::new();
+        for metric in ALL {
+            assert!(seen.insert(metric.name), "{} is there twice", metric.name);
+            assert!(metric.name.starts_with("herder_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert_eq!(metric.unit == Unit::Seconds, metric.name.ends_with("_seconds"), "{}", metric.name);
+            assert!(metric.help.ends_with('.'), "{} has no help", metric.name);
+        }
+    }
+}
