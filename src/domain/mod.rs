@@ -3,6 +3,7 @@
 //! No IO, no async, no clock, no randomness, no hash order: one list of inputs always gives one run. Whatever
 //! the rules need from the world (the time, a schema's verdict, a seed) arrives as an argument.
 
+pub mod batch;
 pub mod call;
 pub mod event;
 pub mod id;
