@@ -1,5 +1,6 @@
 //! herder runs many LLM agent runs at once under one supervisor.
 
+pub mod app;
 pub mod clock;
 pub mod config;
 pub mod domain;
