@@ -1,3 +1,226 @@
 //! What a person sets: read, checked, and refused with the place and what would be right.
 
 pub mod policies;
+//! The configuration: built in < user's file < `--config` < `HERDER_*` < flags, merged, checked once, then only read.
+//!
+//! An error is one sentence with the place of the value at fault, and every value in force can be asked where it comes
+//! from. The layers are merged here, over the `toml` crate's spanned tables, because the crates that merge layers keep
+//! no line numbers. Knows nothing of who uses the values; the process's environment is handed in.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+mod effective;
+mod layer;
+mod model;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+pub use effective::Effective;
+use layer::{Layers, Origin};
+pub use model::{Model, ModelTable, Price, Provider, Secret};
+pub use sections::{
+    CommandTool, Defaults, Durability, LogFormat, ProcessLimits, Schema, Store, Supervisor, Telemetry,
+    Timeouts, Tools,
+};
+
+const BUILT_IN: &str = include_str!("../../config/default.toml");
+const PREFIX: &str = "HERDER_";
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub defaults: Defaults,
+    pub supervisor: Supervisor,
+    pub timeouts: Timeouts,
+    pub tools: Tools,
+    pub store: Store,
+    pub telemetry: Telemetry,
+    #[serde(default)]
+    pub models: BTreeMap<String, ModelTable>,
+    #[serde(default)]
+    pub command_tools: BTreeMap<String, CommandTool>,
+    /// What the process was started with; holds keys, so it is never shown.
+    #[serde(skip)]
+    environment: Environment,
+}
+
+/// Where to look for configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The user's file; it need not exist.
+    pub user_file: Option<PathBuf>,
+    /// The file that was named; it must exist.
+    pub file: Option<PathBuf>,
+    /// The process's environment.
+    pub environment: Environment,
+    /// What flags say.
+    pub flags: Vec<Flag>,
+}
+
+/// A flag that stands for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// As it was written, with its dashes.
+    pub name: &'static str,
+    /// The keys that lead to the value.
+    pub path: Vec<String>,
+    /// The value: TOML, or plain text.
+    pub value: String,
+}
+
+/// Names and values; blind to Debug, since keys of accounts are among them.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(variables: T) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} variables", self.0.len())
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that was named cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// A value is not right.
+    #[error("{place}: {}{what}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
+    Invalid { place: String, field: String, what: String },
+}
+
+/// The user's own file: `$XDG_CONFIG_HOME/herder/config.toml`, or what is customary in its place.
+pub fn user_file() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "herder").map(|dirs| dirs.config_dir().join("config.toml"))
+}
+
+/// Merges the layers and checks the result.
+///
+/// # Errors
+/// The first value that is not right.
+pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
+    let user_file = sources.user_file.as_ref().filter(|path| path.exists());
+    let mut files = Vec::new();
+    for path in user_file.into_iter().chain(&sources.file) {
+        files.push((path, read_text(path)?));
+    }
+    let mut layers = Layers::default();
+    layers.add_document(Origin::BuiltIn, BUILT_IN, |_, _| {})?;
+    for (path, text) in &files {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        layers.add_document(Origin::File(path.to_path_buf()), text, |keys, value| {
+            if names_a_file(keys, value) {
+                *value = Cow::Owned(folder.join(&**value).to_string_lossy().into_owned());
+            }
+        })?;
+    }
+    for (name, value) in &sources.environment.0 {
+        if let Some(path) = variable_path(name) {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            layers.add_value(Origin::Variable(name.clone()), &path, value)?;
+        }
+    }
+    for flag in &sources.flags {
+        let path: Vec<&str> = flag.path.iter().map(String::as_str).collect();
+        layers.add_value(Origin::Flag(flag.name), &path, &flag.value)?;
+    }
+    let mut config: Config = layers.read()?;
+    config.environment = sources.environment.clone();
+    config.check(&layers)?;
+    Ok((config, Effective::of(&layers)))
+}
+
+/// The keys that a variable stands for: `HERDER_TOOLS__MAX_PARALLEL` is `tools.max_parallel`. Variables without a double
+/// underscore have meanings of their own.
+fn variable_path(name: &str) -> Option<Vec<String>> {
+    let path = name.strip_prefix(PREFIX)?;
+    path.contains("__").then(|| path.split("__").map(str::to_ascii_lowercase).collect())
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let bytes =
+        std::fs::read(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let place = format!("{}:{line}", path.display());
+        ConfigError::Invalid {
+            place,
+            field: String::new(),
+            what: "not UTF-8; save the file as UTF-8".to_owned(),
+        }
+    })
+}
+
+/// Whether a value is a path, which in a file is relative to that file.
+fn names_a_file(keys: &[&str], value: &str) -> bool {
+    match keys {
+        ["defaults", "workspace"]
+        | ["tools", "read_roots"]
+        | ["models", _, "api_key_file"]
+        | ["command_tools", _, "schema"] => true,
+        ["defaults", "policy"] => is_policy_file(value),
+        _ => false,
+    }
+}
+
+/// Whether a policy is named by a file and not by its name.
+pub fn is_policy_file(policy: &str) -> bool {
+    policy.contains('/') || Path::new(policy).extension().is_some()
+}
+
+impl Config {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.environment.0.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
+    fn check(&self, layers: &Layers<'_>) -> Result<(), ConfigError> {
+        if self.timeouts.stall_warn_s > self.timeouts.stall_s {
+            let what = format!("must not be more than timeouts.stall_s, which is {}", self.timeouts.stall_s);
+            return Err(layers.refuse(&["timeouts", "stall_warn_s"], what));
+        }
+        for (name, table) in &self.models {
+            let refuse = |key, what: &str| Err(layers.refuse(&["models", name, key], what));
+            if table.api_key_env.is_some() && table.api_key_file.is_some() {
+                return refuse("api_key_file", "stands beside api_key_env; keep one of the two");
+            }
+            for (key, price) in [
+                ("input_usd_per_mtok", table.input_usd_per_mtok),
+                ("output_usd_per_mtok", table.output_usd_per_mtok),
+                ("cached_usd_per_mtok", table.cached_usd_per_mtok),
+            ] {
+                if price.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
+                    return refuse(key, "must be a number of US dollars, 0 or more");
+                }
+                if table.free && price.is_some() {
+                    return refuse(key, "stands beside free = true; keep one of the two");
+                }
+            }
+        }
+        for (name, tool) in &self.command_tools {
+            if tool.command.first().is_none_or(String::is_empty) {
+                let what = "is empty; give the program and its arguments, as [\"program\", \"argument\"]";
+                return Err(layers.refuse(&["command_tools", name, "command"], what));
+            }
+        }
+        Ok(())
+    }
+}

@@ -4,6 +4,7 @@
 //! the rules need from the world (the time, a schema's verdict, a seed) arrives as an argument.
 
 pub mod admission;
+pub mod batch;
 pub mod call;
 pub mod context;
 pub mod event;

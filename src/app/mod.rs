@@ -1,0 +1,3 @@
+//! Puts the parts together: from configuration and input to a supervisor at work.
+
+pub mod input;

@@ -1,0 +1,195 @@
+//! The sections of the configuration, typed. What each key means, and its default, stands in `config/default.toml`.
+
+use std::{collections::BTreeMap, num::NonZeroU32, num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+
+use crate::domain::{call::EffectClass, restart::RestartPolicy, task::Params, usage::Limits};
+
+/// What a task has that does not say otherwise.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    pub model: Option<String>,
+    pub system: Option<String>,
+    pub workspace: Option<PathBuf>,
+    pub tools: Option<Vec<String>>,
+    /// The name of a built-in policy, or the path of a file with rules.
+    pub policy: String,
+    pub priority: i32,
+    pub labels: BTreeMap<String, String>,
+    pub facts: BTreeMap<String, String>,
+    pub limits: Limits,
+    pub params: Params,
+}
+
+/// How runs are looked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supervisor {
+    pub max_live_runs: NonZeroUsize,
+    pub restart: RestartPolicy,
+    shards: usize,
+    grace_s: u64,
+    drain_s: u64,
+}
+
+impl Supervisor {
+    /// How many supervisors share the live runs.
+    pub fn shards(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.shards)
+            .or_else(|| std::thread::available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN)
+    }
+
+    /// How long a cancelled tool has to end by itself.
+    pub const fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_s)
+    }
+
+    /// How long runs have to reach the end of their turn when herder stops.
+    pub const fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_s)
+    }
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    pub(super) stall_s: u64,
+    pub(super) stall_warn_s: u64,
+    turn_s: Option<u64>,
+    first_token_s: Option<u64>,
+    tool_s: u64,
+}
+
+impl Timeouts {
+    /// Without progress of the model for this long, the request is given up.
+    pub const fn stall(&self) -> Duration {
+        Duration::from_secs(self.stall_s)
+    }
+
+    /// Without progress of the model for this long, a person is warned.
+    pub const fn stall_warn(&self) -> Duration {
+        Duration::from_secs(self.stall_warn_s)
+    }
+
+    /// For one whole answer.
+    pub fn turn(&self) -> Option<Duration> {
+        self.turn_s.map(Duration::from_secs)
+    }
+
+    /// Until the first word of an answer.
+    pub fn first_token(&self) -> Option<Duration> {
+        self.first_token_s.map(Duration::from_secs)
+    }
+
+    /// For one tool call.
+    pub const fn tool(&self) -> Duration {
+        Duration::from_secs(self.tool_s)
+    }
+}
+
+/// What tools may use, and what they show.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    pub max_parallel: NonZeroUsize,
+    pub output_lines: NonZeroUsize,
+    pub output_bytes: NonZeroUsize,
+    pub line_chars: NonZeroUsize,
+    bash_timeout_s: NonZeroU32,
+    pub env_pass: Vec<String>,
+    pub read_roots: Vec<PathBuf>,
+    pub process: ProcessLimits,
+}
+
+impl Tools {
+    /// For one command of `bash` that does not say otherwise.
+    pub fn bash_timeout(&self) -> Duration {
+        Duration::from_secs(self.bash_timeout_s.get().into())
+    }
+}
+
+/// What the processes of one command may use up. What is absent is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessLimits {
+    pub memory_mib: Option<u64>,
+    pub cpu_s: Option<u64>,
+    pub processes: Option<u64>,
+    pub file_size_mib: Option<u64>,
+}
+
+/// How the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    pub durability: Durability,
+}
+
+/// What a stored event survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// A loss of power.
+    Power,
+    /// The end of the process, however it ends.
+    Process,
+}
+
+/// What is told about herder itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// A level, or directives for parts of the program.
+    pub log: String,
+    pub log_format: LogFormat,
+}
+
+/// Who log lines are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// People.
+    Text,
+    /// Programs.
+    Json,
+}
+
+/// A tool that is a command of the user's. The call's arguments are its stdin, as JSON.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandTool {
+    pub description: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    pub schema: Schema,
+    /// What a call does to the world, at most.
+    #[serde(default = "outside")]
+    pub effect: EffectClass,
+    /// Whether calls may share the workspace with others that only read.
+    #[serde(default)]
+    pub read_only: bool,
+    timeout_s: Option<u64>,
+}
+
+impl CommandTool {
+    /// How long a call may take, where the tool says so itself.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout_s.map(Duration::from_secs)
+    }
+}
+
+const fn outside() -> EffectClass {
+    EffectClass::Outside
+}
+
+/// The JSON Schema of a tool's arguments: in place, or in a file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a table with a JSON Schema, or the path of a JSON file with one")]
+pub enum Schema {
+    File(PathBuf),
+    Inline(serde_json::Map<String, serde_json::Value>),
+}

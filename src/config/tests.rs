@@ -1,0 +1,185 @@
+//! Layers, places and keys of the configuration.
+
+use super::*;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn write(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn flag(name: &'static str, path: &[&str], value: &str) -> Flag {
+    Flag { name, path: path.iter().map(|key| (*key).to_owned()).collect(), value: value.to_owned() }
+}
+
+/// The error for a `--config` file with this text, without the file's folder.
+fn refusal(text: &str) -> String {
+    let folder = folder();
+    let file = write(&folder, "h.toml", text);
+    let error = load(&Sources { file: Some(file), ..Sources::default() }).expect_err("refused").to_string();
+    error.replace(&format!("{}/", folder.path().display()), "")
+}
+
+#[test]
+fn the_built_in_layer_says_every_default() {
+    let (config, _) = load(&Sources::default()).expect("loads");
+    assert_eq!(config.supervisor.max_live_runs.get(), 100);
+    assert_eq!(config.defaults.limits.max_turns, Some(crate::domain::usage::Limits::DEFAULT_MAX_TURNS));
+    assert_eq!(config.defaults.policy, "edit-workspace");
+    assert_eq!(config.timeouts.stall().as_secs(), 300);
+    assert_eq!(config.store.durability, Durability::Power);
+}
+
+#[test]
+fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
+    let folder = folder();
+    let user =
+        write(&folder, "user.toml", "[supervisor]\nmax_live_runs = 1\ngrace_s = 1\n[timeouts]\ntool_s = 1\n");
+    let named = write(&folder, "named.toml", "\n[supervisor]\nmax_live_runs = 2\ngrace_s = 2\n");
+    let (config, effective) = load(&Sources {
+        user_file: Some(user.clone()),
+        file: Some(named.clone()),
+        environment: environment(&[("HERDER_SUPERVISOR__MAX_LIVE_RUNS", "3"), ("HERDER_LOG", "debug")]),
+        flags: vec![flag("-j", &["supervisor", "max_live_runs"], "4")],
+    })
+    .expect("loads");
+    assert_eq!(config.supervisor.max_live_runs.get(), 4);
+    assert_eq!(config.supervisor.grace().as_secs(), 2);
+    assert_eq!(config.timeouts.tool().as_secs(), 1);
+    assert_eq!(config.supervisor.drain().as_secs(), 25);
+    let sources = &effective.to_json()["sources"];
+    assert_eq!(sources["supervisor.max_live_runs"], "-j");
+    assert_eq!(sources["supervisor.grace_s"], format!("{}:4", named.display()));
+    assert_eq!(sources["timeouts.tool_s"], format!("{}:5", user.display()));
+    assert_eq!(sources["supervisor.drain_s"], "built in");
+}
+
+#[test]
+fn an_error_names_file_line_and_field_and_what_would_be_right() {
+    assert_eq!(
+        refusal("[supervisor]\n\nmax_live_runs = \"many\"\n"),
+        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a nonzero usize"
+    );
+    assert_eq!(
+        refusal("[store]\ndurability = \"disk\"\n"),
+        "h.toml:2: store.durability: unknown variant 'disk', expected 'power' or 'process'"
+    );
+    assert_eq!(
+        refusal("[store]\ndurable = true\n"),
+        "h.toml:2: store.durable: unknown field 'durable', expected 'durability'"
+    );
+    assert_eq!(refusal("[models.m]\nmodel = \"x\"\n"), "h.toml:1: models.m: missing field 'provider'");
+    assert_eq!(
+        refusal("[models.m]\nprovider = \"openai\"\nfree = true\noutput_usd_per_mtok = 1\n"),
+        "h.toml:4: models.m.output_usd_per_mtok: stands beside free = true; keep one of the two"
+    );
+    assert_eq!(
+        refusal("[timeouts]\nstall_warn_s = 301\n"),
+        "h.toml:2: timeouts.stall_warn_s: must not be more than timeouts.stall_s, which is 300"
+    );
+    assert!(refusal("[store]\ndurability = \n").starts_with("h.toml:2: "));
+}
+
+#[test]
+fn an_error_in_a_variable_or_a_flag_names_it() {
+    let refused = |sources: Sources| load(&sources).expect_err("refused").to_string();
+    let environment = environment(&[("HERDER_STORE__DURABILITY", "7")]);
+    assert_eq!(
+        refused(Sources { environment, ..Sources::default() }),
+        "HERDER_STORE__DURABILITY: store.durability: unknown variant '7', expected 'power' or 'process'"
+    );
+    let flags = vec![flag("-j", &["supervisor", "max_live_runs"], "0")];
+    assert_eq!(
+        refused(Sources { flags, ..Sources::default() }),
+        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a nonzero usize"
+    );
+}
+
+#[test]
+fn a_named_file_must_exist_and_the_users_need_not() {
+    let missing = Some(PathBuf::from("/nowhere/herder.toml"));
+    assert!(load(&Sources { user_file: missing.clone(), ..Sources::default() }).is_ok());
+    let error = load(&Sources { file: missing, ..Sources::default() }).expect_err("refused");
+    assert_eq!(error.to_string(), "/nowhere/herder.toml: cannot be read");
+}
+
+#[test]
+fn a_path_in_a_file_is_relative_to_the_file_and_a_policys_name_is_no_path() {
+    let folder = folder();
+    let text =
+        "[defaults]\nworkspace = \"ws\"\npolicy = \"trusted\"\n[tools]\nread_roots = [\"cache\", \"/abs\"]\n";
+    let file = write(&folder, "h.toml", text);
+    let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+    assert_eq!(config.defaults.workspace, Some(folder.path().join("ws")));
+    assert_eq!(config.defaults.policy, "trusted");
+    assert_eq!(config.tools.read_roots, [folder.path().join("cache"), PathBuf::from("/abs")]);
+}
+
+#[test]
+fn a_variable_is_text_or_a_list_where_one_is_wanted() {
+    let environment = environment(&[
+        ("HERDER_TOOLS__ENV_PASS", "PATH, HOME"),
+        ("HERDER_DEFAULTS__POLICY", "true"),
+        ("HERDER_DEFAULTS__MODEL", "openai:m"),
+    ]);
+    let (config, _) = load(&Sources { environment, ..Sources::default() }).expect("loads");
+    assert_eq!(config.tools.env_pass, ["PATH", "HOME"]);
+    assert_eq!(config.defaults.policy, "true");
+    assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
+}
+
+#[test]
+fn secrets_are_shown_nowhere() {
+    let folder = folder();
+    let text =
+        "[models.m]\nprovider = \"openai\"\napi_key_env = \"K\"\nheaders = { authorization = \"hush\" }\n";
+    let file = write(&folder, "h.toml", text);
+    let environment = environment(&[("K", "hush")]);
+    let (config, effective) =
+        load(&Sources { file: Some(file), environment, ..Sources::default() }).expect("loads");
+    let model = config.model("m").expect("found");
+    assert_eq!(model.api_key.as_ref().map(Secret::expose), Some("hush"));
+    let shown = format!("{config:?} {model:?} {} {}", effective.to_toml(), effective.to_json());
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn the_customary_key_goes_to_the_customary_address_alone() {
+    let folder = folder();
+    let file =
+        write(&folder, "h.toml", "[models.m]\nprovider = \"openai\"\nbase_url = \"http://other/v1\"\n");
+    let environment = environment(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://mine/v1")]);
+    let (config, _) = load(&Sources { file: Some(file), environment, ..Sources::default() }).expect("loads");
+    let customary = config.model("openai:gpt").expect("found");
+    assert_eq!(customary.base_url.as_deref(), Some("http://mine/v1"));
+    assert_eq!(customary.api_key, Some(Secret::new("k")));
+    let other = config.model("m").expect("found");
+    assert_eq!((other.base_url.as_deref(), other.api_key), (Some("http://other/v1"), None));
+}
+
+#[test]
+fn a_models_name_that_stands_for_nothing_is_refused_with_what_would_be_right() {
+    let (config, _) = load(&Sources::default()).expect("loads");
+    let want =
+        "want scripted:NAME, openai:NAME, or a [models.NAME] table of the configuration (there are none)";
+    assert_eq!(config.check_model("gpt"), Err(format!("no model is called \"gpt\"; {want}")));
+    assert_eq!(config.check_model("acme:x"), Err(format!("no provider is called \"acme\"; {want}")));
+    assert_eq!(config.check_model("scripted:any"), Ok(()));
+}
+
+#[test]
+fn the_configuration_in_force_can_be_read_back() {
+    let (_, effective) = load(&Sources::default()).expect("loads");
+    let folder = folder();
+    let file = write(&folder, "h.toml", effective.to_toml());
+    let (_, again) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+    assert_eq!(effective.to_json()["config"], again.to_json()["config"]);
+}

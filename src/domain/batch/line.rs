@@ -1,0 +1,352 @@
+//! Reads one line of a batch: a JSON object with the keys of a task.
+//!
+//! Every mistake of a line is reported at once, each with its field, what is wrong and what would be right. A line
+//! without an id is named by its place (`line-7`); an id is text, never a number. Nothing is looked up: whether
+//! a model, a tool or a folder exists is for the caller to say.
+
+use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    script::Script,
+    task::{Meta, Params},
+    usage::Limits,
+};
+
+/// What a line asks for; what it leaves out is for defaults to fill.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskLine {
+    pub id: Arc<str>,
+    pub task: Arc<str>,
+    pub model: Option<String>,
+    pub system: Option<Arc<str>>,
+    /// As it stands in the line; a relative one is relative to the input file.
+    pub workspace: Option<String>,
+    pub tools: Option<Vec<Arc<str>>>,
+    pub limits: Limits,
+    pub facts: BTreeMap<String, String>,
+    pub priority: Option<i32>,
+    pub labels: BTreeMap<String, String>,
+    pub meta: Option<Meta>,
+    pub params: Option<Params>,
+    pub script: Option<ScriptSource>,
+}
+
+/// Where the scripted model's replies are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScriptSource {
+    /// In the line.
+    Inline(Script),
+    /// In a file, by its path as it stands in the line.
+    File(String),
+}
+
+/// A mistake in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineError {
+    /// The key at fault; empty: the line as a whole.
+    pub field: String,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() {
+            f.write_str(&self.what)
+        } else {
+            write!(f, "{}: {}", self.field, self.what)
+        }
+    }
+}
+
+const KEYS: &[&str] = &[
+    "id",
+    "custom_id",
+    "task",
+    "prompt",
+    "model",
+    "system",
+    "workspace",
+    "tools",
+    "limits",
+    "facts",
+    "priority",
+    "labels",
+    "meta",
+    "params",
+    "script",
+];
+/// Keys of the format that this version does nothing with; silence would be taken for a yes.
+const UNSUPPORTED: &[&str] = &["skills"];
+const LONGEST_ID: usize = 200;
+
+impl TaskLine {
+    /// Reads the line with this number.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn parse(text: &str, number: usize) -> Result<Self, Vec<LineError>> {
+        let Entries(entries) = serde_json::from_str(text).map_err(|error| {
+            let what =
+                format!("{}; want one JSON object, as {{\"id\": \"a\", \"task\": \"...\"}}", json(&error));
+            vec![LineError { field: String::new(), what }]
+        })?;
+        let mut fields = Fields { entries, errors: Vec::new() };
+        fields.refuse_unknown();
+        let id = fields.either("id", "custom_id").map(|(key, raw)| fields.id(key, raw));
+        let task = match fields.either("task", "prompt") {
+            None => {
+                fields.refuse("task", "is missing; say what to do");
+                None
+            }
+            Some((key, raw)) => fields.decode::<Arc<str>>(key, raw).filter(|task| {
+                let empty = task.trim().is_empty();
+                if empty {
+                    fields.refuse(key, "is empty; say what to do");
+                }
+                !empty
+            }),
+        };
+        let line = Self {
+            id: id.flatten().unwrap_or_else(|| format!("line-{number}").into()),
+            task: task.unwrap_or_default(),
+            model: fields.take("model"),
+            system: fields.take("system"),
+            workspace: fields.take("workspace"),
+            tools: fields.take("tools"),
+            limits: fields.take("limits").unwrap_or_default(),
+            facts: fields.take("facts").unwrap_or_default(),
+            priority: fields.take("priority"),
+            labels: fields.take("labels").unwrap_or_default(),
+            meta: fields.raw("meta").map(|raw| Meta(raw.to_owned().into())),
+            params: fields.take("params"),
+            script: fields.script(),
+        };
+        if fields.errors.is_empty() { Ok(line) } else { Err(fields.errors) }
+    }
+}
+
+struct Fields<'a> {
+    entries: Vec<(String, &'a RawValue)>,
+    errors: Vec<LineError>,
+}
+
+impl<'a> Fields<'a> {
+    fn refuse(&mut self, field: &str, what: impl Into<String>) {
+        self.errors.push(LineError { field: field.to_owned(), what: what.into() });
+    }
+
+    fn refuse_unknown(&mut self) {
+        let names: Vec<String> = self.entries.iter().map(|(key, _)| key.clone()).collect();
+        for (index, name) in names.iter().enumerate() {
+            if names[..index].contains(name) {
+                self.refuse(name, "is there twice; keep one of the two");
+            } else if UNSUPPORTED.contains(&name.as_str()) {
+                self.refuse(name, "is not supported by this version yet; leave it out");
+            } else if !KEYS.contains(&name.as_str()) {
+                let what = nearest(name).map_or_else(
+                    || format!("is no key of a task; want one of {}", KEYS.join(", ")),
+                    |near| format!("is no key of a task; did you mean {near:?}?"),
+                );
+                self.refuse(name, what);
+            }
+        }
+    }
+
+    /// The value of a key. `null` stands for a key that is left out.
+    fn raw(&self, key: &str) -> Option<&'a RawValue> {
+        let found = self.entries.iter().find(|(name, _)| name == key);
+        found.map(|(_, raw)| *raw).filter(|raw| raw.get() != "null")
+    }
+
+    fn either(&mut self, key: &'static str, other: &'static str) -> Option<(&'static str, &'a RawValue)> {
+        match (self.raw(key), self.raw(other)) {
+            (Some(raw), None) => Some((key, raw)),
+            (None, Some(raw)) => Some((other, raw)),
+            (None, None) => None,
+            (Some(raw), Some(_)) => {
+                self.refuse(
+                    other,
+                    format!("stands beside {key:?}, which means the same; keep one of the two"),
+                );
+                Some((key, raw))
+            }
+        }
+    }
+
+    fn take<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        self.raw(key).and_then(|raw| self.decode(key, raw))
+    }
+
+    fn decode<T: DeserializeOwned>(&mut self, key: &str, raw: &RawValue) -> Option<T> {
+        serde_json::from_str(raw.get()).map_err(|error| self.refuse(key, json(&error))).ok()
+    }
+
+    fn id(&mut self, key: &str, raw: &RawValue) -> Option<Arc<str>> {
+        if raw.get().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            self.refuse(key, format!("is a number; want text, as \"{}\"", raw.get()));
+            return None;
+        }
+        let id: Arc<str> = self.decode(key, raw)?;
+        let wrong = if id.trim().is_empty() {
+            "is empty; want text that names the task, or no id at all"
+        } else if id.chars().any(char::is_control) {
+            "has a control character in it; want text that can be shown on one line"
+        } else if id.len() > LONGEST_ID {
+            "is longer than 200 bytes; want a short name"
+        } else {
+            return Some(id);
+        };
+        self.refuse(key, wrong);
+        None
+    }
+
+    fn script(&mut self) -> Option<ScriptSource> {
+        let raw = self.raw("script")?;
+        match raw.get().as_bytes().first() {
+            Some(b'"') => self.decode("script", raw).map(ScriptSource::File),
+            Some(b'[') => self.decode("script", raw).map(ScriptSource::Inline),
+            _ => {
+                self.refuse("script", "is neither; want a list of replies, or the path of a file with one");
+                None
+            }
+        }
+    }
+}
+
+/// What `serde_json` says, without its count of lines, which is always one.
+fn json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).replace('`', "'");
+    if error.is_data() { text } else { format!("not JSON at column {}: {text}", error.column()) }
+}
+
+/// The key that a misspelt one is likely to mean.
+fn nearest(name: &str) -> Option<&'static str> {
+    let best = KEYS.iter().map(|key| (distance(name, key), *key)).min()?;
+    (best.0 <= 2 && best.0 < name.chars().count()).then_some(best.1)
+}
+
+/// How many letters to add, drop or change to get from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, from) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, to) in to.iter().enumerate() {
+            let change = diagonal + usize::from(from != *to);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// The entries of an object as they stand, doubled keys included.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Collect(PhantomData))
+    }
+}
+
+struct Collect<'a>(PhantomData<&'a ()>);
+
+impl<'de: 'a, 'a> Visitor<'de> for Collect<'a> {
+    type Value = Entries<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<'a>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> Vec<String> {
+        TaskLine::parse(text, 7).expect_err("refused").iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_line_is_read_with_every_key_and_by_either_spelling() {
+        let text = r#"{"custom_id": "a", "prompt": "Do it.", "model": "m", "system": "s", "workspace": "w",
+            "tools": ["read"], "limits": {"max_turns": 3}, "facts": {"k": "v"}, "priority": -1, "labels": {"l": "1"},
+            "meta": {"b": 1,  "a": 2}, "params": {"seed": 1}, "script": [{"text": "hi"}]}"#;
+        let line = TaskLine::parse(text, 1).expect("read");
+        assert_eq!((&*line.id, &*line.task), ("a", "Do it."));
+        assert_eq!(line.limits.max_turns, Some(3));
+        assert_eq!(line.meta.map(|meta| meta.0.get().to_owned()).as_deref(), Some(r#"{"b": 1,  "a": 2}"#));
+        assert_eq!(line.params.and_then(|params| params.seed), Some(1));
+        assert!(matches!(line.script, Some(ScriptSource::Inline(script)) if script.0.len() == 1));
+        let short = TaskLine::parse(r#"{"id": "b", "task": "x", "script": "s.json", "model": null}"#, 1)
+            .expect("read");
+        assert_eq!((short.script, short.model), (Some(ScriptSource::File("s.json".to_owned())), None));
+    }
+
+    #[test]
+    fn a_line_without_an_id_is_named_by_its_place() {
+        let line = TaskLine::parse(r#"{"task": "x"}"#, 7).expect("read");
+        assert_eq!(&*line.id, "line-7");
+    }
+
+    #[test]
+    fn an_id_is_text_and_not_empty() {
+        assert_eq!(mistakes(r#"{"id": 7, "task": "x"}"#), [r#"id: is a number; want text, as "7""#]);
+        let empty = "id: is empty; want text that names the task, or no id at all";
+        assert_eq!(mistakes(r#"{"id": "", "task": "x"}"#), [empty]);
+        assert_eq!(mistakes(r#"{"id": " ", "task": "x"}"#), [empty]);
+        assert!(mistakes("{\"id\": \"a\\n\", \"task\": \"x\"}")[0].contains("control character"));
+    }
+
+    #[test]
+    fn every_mistake_of_a_line_is_told_at_once() {
+        assert_eq!(
+            mistakes(
+                r#"{"id": "a", "custom_id": "a", "task": " ", "modle": "m", "colour": 1, "skills": [], "limits": {"turns": 1}}"#
+            ),
+            [
+                "modle: is no key of a task; did you mean \"model\"?",
+                "colour: is no key of a task; want one of id, custom_id, task, prompt, model, system, workspace, tools, \
+                 limits, facts, priority, labels, meta, params, script",
+                "skills: is not supported by this version yet; leave it out",
+                "custom_id: stands beside \"id\", which means the same; keep one of the two",
+                "task: is empty; say what to do",
+                "limits: unknown field 'turns', expected one of 'max_turns', 'max_tool_calls', 'max_input_tokens', \
+                 'max_output_tokens', 'max_total_tokens', 'wall_time_s', 'active_time_s'",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_refused() {
+        assert_eq!(mistakes(r#"{"task": "x", "task": "y"}"#), ["task: is there twice; keep one of the two"]);
+    }
+
+    #[test]
+    fn text_that_is_no_object_is_refused_with_its_column() {
+        let want = "want one JSON object, as {\"id\": \"a\", \"task\": \"...\"}";
+        assert_eq!(
+            mistakes(r#"{"id":"b","prompt":"#),
+            [format!("not JSON at column 19: EOF while parsing a value; {want}")]
+        );
+        assert_eq!(mistakes("[1]"), [format!("invalid type: sequence, expected an object; {want}")]);
+        assert!(mistakes(r#"{"task": "x"} {}"#)[0].starts_with("not JSON at column 15: trailing characters"));
+    }
+}

@@ -1,0 +1,14 @@
+//! A batch as text and as history: what a line of the input asks for, and what the journal leaves to be done.
+//!
+//! Pure: lines and records come in, tasks, plans and sentences about mistakes go out. Reads no file and looks nothing up.
+
+mod canonical;
+mod line;
+mod reconcile;
+
+pub use canonical::{canonical, repair_surrogates};
+pub use line::{LineError, ScriptSource, TaskLine};
+pub use reconcile::{
+    Known, Latest, LatestState, Misfit, Plan, Resume, RetryFailed, Settled, StaleLines, Start, Wanted,
+    reconcile,
+};
