@@ -1,6 +1,3 @@
-//! What a person sets: read, checked, and refused with the place and what would be right.
-
-pub mod policies;
 //! The configuration: built in < user's file < `--config` < `HERDER_*` < flags, merged, checked once, then only read.
 //!
 //! An error is one sentence with the place of the value at fault, and every value in force can be asked where it comes
@@ -18,6 +15,7 @@ use serde::Deserialize;
 mod effective;
 mod layer;
 mod model;
+pub mod policies;
 mod sections;
 #[cfg(test)]
 mod tests;

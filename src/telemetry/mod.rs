@@ -1,6 +1,3 @@
-//! What herder tells of itself.
-
-pub mod metric;
 //! What herder tells about itself while it works: log lines, spans, numbers. None of it is of record.
 //!
 //! Names of metrics and fields of spans stand here alone, so that two places cannot spell one thing in two ways.
