@@ -35,7 +35,7 @@ fn what_cannot_be_read_is_a_warning_beside_what_was_found() {
         place.file(locked, "needle");
     }
     for locked in ["locked.txt", "shut"] {
-        fs::set_permissions(place.inside(locked), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(place.inside(locked), fs::Permissions::from_mode(0o000)).unwrap();
     }
     place.link("broken", "missing");
     place.link("fine", "ok.txt");
