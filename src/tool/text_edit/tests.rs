@@ -195,6 +195,9 @@ fn a_new_whole_content_keeps_the_byte_order_mark_that_was_there() {
 }
 
 proptest! {
+    // A failing input belongs in a test of its own, not in a file of seeds.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Pieces of text are numbered, so each is unique, and some are replaced.
     #[test]
     fn edits_of_unique_pieces_do_what_replacing_each_by_hand_does(
