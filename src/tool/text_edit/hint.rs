@@ -16,53 +16,68 @@ pub(super) fn hint(text: &[u8], old: &str) -> String {
     let old = old.strip_suffix('\n').unwrap_or(&old);
     let old: Vec<&str> = old.split('\n').skip_while(|line| line.trim().is_empty()).collect();
     let Some(first) = old.first() else { return String::new() };
-    longest_run(text, &old).unwrap_or_else(|| nearest_line(text, first).unwrap_or_default())
+    longest_run(text, &old).unwrap_or_else(|| nearest_line(text, first.as_bytes()).unwrap_or_default())
 }
 
-/// The place where the most lines equal those of `old`, and the line there that differs.
+/// Lines of the text that equal those of `old` from its first on.
+struct Run<'a> {
+    /// The line, from 1, that it starts on.
+    line: usize,
+    length: usize,
+    /// The line that ends it; none at the end of the text.
+    differs: Option<&'a [u8]>,
+}
+
 fn longest_run(text: &[u8], old: &[&str]) -> Option<String> {
     let mut budget = RUN_BUDGET;
-    let mut best: Option<(usize, usize, &[u8])> = None;
-    let mut from = 0;
-    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        if line == old[0].as_bytes() {
-            let mut length = 0;
-            let differs = text[from..].split(|byte| *byte == b'\n').zip(old).find(|(line, old)| {
-                length += 1;
-                budget = budget.saturating_sub(line.len() + 1);
-                *line != old.as_bytes()
+    let mut best: Option<Run<'_>> = None;
+    let mut rest = text;
+    for (line, content) in (1..).zip(lines(text)) {
+        if old.first().is_some_and(|first| content == first.as_bytes()) {
+            let mut here = lines(rest);
+            let equal = old.iter().map_while(|old| {
+                let line = here.next().filter(|line| *line == old.as_bytes());
+                budget = budget.saturating_sub(line.map_or(1, |line| line.len() + 1));
+                line
             });
-            if let Some((line, _)) = differs
-                && best.is_none_or(|(_, longest, _)| length > longest)
-            {
-                best = Some((number, length, line));
+            let length = equal.count();
+            if length < old.len() && best.as_ref().is_none_or(|best| length > best.length) {
+                best = Some(Run { line, length, differs: lines(rest).nth(length) });
             }
             if budget == 0 {
                 break;
             }
         }
-        from += line.len() + 1;
+        rest = rest.get(content.len() + 1..).unwrap_or_default();
     }
-    let (number, length, line) = best?;
-    let at = number + length - 1;
-    Some(format!(
-        "; it matches from line {number} on, but line {at} is {}, not {}",
-        shown(line),
-        shown(old[length - 1].as_bytes())
-    ))
+    let Run { line, length, differs } = best?;
+    let wanted = shown(old.get(length)?.as_bytes());
+    Some(match differs {
+        Some(found) => {
+            let at = line + length;
+            format!("; it matches from line {line} on, but line {at} is {}, not {wanted}", shown(found))
+        }
+        None => format!("; it matches from line {line} on, but the file ends before {wanted}"),
+    })
 }
 
-fn nearest_line(text: &[u8], wanted: &str) -> Option<String> {
-    let wanted = wanted.trim().as_bytes();
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n')
+}
+
+fn nearest_line(text: &[u8], wanted: &[u8]) -> Option<String> {
+    let trimmed_wanted = wanted.trim_ascii();
     let mut best: Option<(usize, usize, &[u8])> = None;
-    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+    for (number, line) in (1..).zip(lines(text)) {
         let trimmed = line.trim_ascii();
-        if trimmed == wanted && !wanted.is_empty() {
+        if trimmed == trimmed_wanted && line != wanted {
             return Some(format!("; line {number} differs only in white space: {}", shown(line)));
         }
-        let shared = shared_ends(trimmed, wanted);
+        let shared = shared_ends(trimmed, trimmed_wanted);
         // At least half of the longer one.
-        if shared * 2 >= trimmed.len().max(wanted.len()) && best.is_none_or(|(most, ..)| shared > most) {
+        if shared * 2 >= trimmed.len().max(trimmed_wanted.len())
+            && best.is_none_or(|(most, ..)| shared > most)
+        {
             best = Some((shared, number, line));
         }
     }

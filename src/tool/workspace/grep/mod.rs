@@ -94,7 +94,7 @@ pub fn grep(target: &Resolved, query: &Query, stop: &dyn Fn() -> bool) -> Result
         stop,
     };
     match target.open_file() {
-        // A file that is named is searched, whatever it is called.
+        Ok(_) if search.must_skip(target.relative()) => search.found.sensitive += 1,
         Ok(opened) => search.file(target.shown(), opened.file),
         Err(PathError::NotAFile { kind: FileKind::Folder, .. }) => {
             // An ignored folder that is named is searched all the same.
@@ -212,7 +212,7 @@ impl Search<'_> {
         if !kind.is_file() || self.glob.as_ref().is_some_and(|glob| !glob.admits(below_root, below_target)) {
             return;
         }
-        if self.sensitive == Sensitive::Skip && is_sensitive(&below_root.to_string_lossy()) {
+        if self.must_skip(&below_root.to_string_lossy()) {
             self.found.sensitive += 1;
             return;
         }
@@ -221,6 +221,10 @@ impl Search<'_> {
             Err(NotOpened::Kind(_)) => {}
             Err(NotOpened::Failed(_)) => self.found.unreadable(self.shown(path)),
         }
+    }
+
+    fn must_skip(&self, relative: &str) -> bool {
+        self.sensitive == Sensitive::Skip && is_sensitive(relative)
     }
 
     fn file(&mut self, shown: &str, file: File) {

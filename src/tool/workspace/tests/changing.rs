@@ -39,6 +39,21 @@ fn the_owner_is_kept_where_we_may() {
 }
 
 #[test]
+fn a_program_whose_owner_cannot_be_kept_no_longer_runs_as_its_owner() {
+    let place = Place::new();
+    let path = place.file("program", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).unwrap();
+    if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+        return; // Not root: there is no file of another owner to try it on.
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).unwrap();
+    unprivileged(|| write(&place.to_write("program"), "new").unwrap().prepared.commit()).unwrap();
+    let after = fs::metadata(&path).unwrap();
+    assert_ne!(after.uid(), 12_345);
+    assert_eq!(after.mode() & 0o7777, 0o777);
+}
+
+#[test]
 fn preparing_changes_nothing_and_tells_the_hashes_before_and_after() {
     let place = Place::new();
     let path = place.file("a.txt", "one\ntwo\n");

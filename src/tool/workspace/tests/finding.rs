@@ -22,6 +22,7 @@ fn matches_come_with_path_and_line_in_order() {
     );
     assert_eq!((found.count, found.unreadable), (4, 0));
     assert_eq!(search(&place, "a", "needle").text, "a/x.rs:1:a needle\n");
+    assert_eq!(search(&place, ".git", "needle").text, ".git/config:1:needle\n");
     assert_eq!(search(&place, "b.txt", "3$").text, "b.txt:4:needle 3\n");
     assert_eq!(search(&place, "b.txt", "^needle 2$").text, "b.txt:2:needle 2\n");
 }
@@ -35,7 +36,7 @@ fn what_cannot_be_read_is_a_warning_beside_what_was_found() {
         place.file(locked, "needle");
     }
     for locked in ["locked.txt", "shut"] {
-        fs::set_permissions(place.inside(locked), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(place.inside(locked), fs::Permissions::from_mode(0o000)).unwrap();
     }
     place.link("broken", "missing");
     place.link("fine", "ok.txt");
@@ -58,6 +59,9 @@ fn no_match_is_an_answer_and_a_bad_pattern_is_not() {
     assert!(told.contains("unclosed group") && told.contains("^"), "{told}");
     let literal = Query { literal: true, ..query("(unclosed") };
     assert_eq!(run(&place, ".", &literal).text, "a:1:x (unclosed\n");
+    for lines in [query(r"x\n"), Query { literal: true, ..query("x\ny") }] {
+        assert!(matches!(grep(&place.to_read("."), &lines, &|| false), Err(GrepError::Pattern { .. })));
+    }
     let glob = Query { glob: Some("a[".to_owned()), ..query("x") };
     assert!(matches!(grep(&place.to_read("."), &glob, &|| false), Err(GrepError::Glob { .. })));
     let missing = grep(&place.to_read("missing"), &query("x"), &|| false).unwrap_err();
@@ -158,6 +162,7 @@ fn binary_and_sensitive_files_are_left_out_and_counted() {
         run(&place, ".", &careful).text,
         "No matches.\n[1 path skipped as binary.]\n[2 paths not searched, as likely to hold secrets.]\n"
     );
+    assert!(run(&place, ".env", &careful).text.starts_with("No matches.\n[1 path not searched"));
     assert!(search(&place, ".", "needle").text.contains(".env:1:needle\nkeys/id_rsa:1:needle\n"));
 }
 

@@ -3,7 +3,7 @@
 use std::{
     env,
     io::{BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -25,32 +25,44 @@ fn half_a_write() {
     let mut temp = Temp::create(&folder, Mode::RWXU).unwrap();
     temp.file.write_all(b"half").unwrap();
     println!("\nwritten");
-    std::thread::park();
+    loop {
+        std::thread::park();
+    }
 }
 
 #[test]
 fn a_write_cut_off_by_a_kill_leaves_the_old_content_and_its_leftover_is_swept() {
     let place = Place::new();
     place.file("a.txt", "old");
-    let mut child = Command::new(env::current_exe().unwrap())
+    let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "tool::workspace::tests::killed::half_a_write", "--nocapture"])
         .env(FOLDER, place.inside(""))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut child = Killed(child);
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "written"));
 
     // While its writer lives, another process leaves it alone.
     write(&place.to_write("b.txt"), "new").unwrap().prepared.commit().unwrap();
     assert_eq!(temporary(&place), 1);
 
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     assert_eq!(fs::read_to_string(place.inside("a.txt")).unwrap(), "old");
     assert_eq!(temporary(&place), 1);
     sweep_beside(&place.to_write("a.txt")).unwrap();
     assert_eq!(names(&place.inside("")), ["a.txt", "b.txt"]);
+}
+
+/// A child that does not outlive the test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 fn temporary(place: &Place) -> usize {

@@ -1,9 +1,18 @@
 //! A folder that keeps being swapped for a link out of the workspace.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rustix::fs::{CWD, RenameFlags};
 
 use super::*;
-use crate::tool::workspace::mutate::write;
+use crate::tool::workspace::{
+    grep::{Query, grep},
+    mutate::write,
+    sensitive::Sensitive,
+};
 
 const ROUNDS: usize = 2_000;
 
@@ -13,16 +22,8 @@ fn nothing_outside_changes_while_a_folder_flips_between_itself_and_a_link() {
     place.file("sub/a.txt", "inside");
     fs::write(place.outside("a.txt"), "outside").unwrap();
     place.link("link", place.outside(""));
-    let done = AtomicBool::new(false);
     let (mut written, mut refused) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let (sub, link) = (place.inside("sub"), place.inside("link"));
-                let both = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &sub, rustix::fs::CWD, &link, both).unwrap();
-            }
-        });
+    while_flipping(&place, "sub", || {
         for round in 0..ROUNDS {
             let path = ["sub/a.txt", "sub/new/b.txt", "link/a.txt"][round % 3];
             let change = place
@@ -33,7 +34,6 @@ fn nothing_outside_changes_while_a_folder_flips_between_itself_and_a_link() {
                 .and_then(|change| change.prepared.commit().map_err(drop));
             *if change.is_ok() { &mut written } else { &mut refused } += 1;
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(names(&place.outside("")), ["a.txt"]);
     assert_eq!(fs::read_to_string(place.outside("a.txt")).unwrap(), "outside");
@@ -46,16 +46,8 @@ fn nothing_outside_is_read_while_a_file_flips_between_itself_and_a_link() {
     place.file("a.txt", "inside");
     fs::write(place.outside("a.txt"), "secret").unwrap();
     place.link("link", place.outside("a.txt"));
-    let done = AtomicBool::new(false);
-    let mut seen = std::collections::BTreeSet::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let (file, link) = (place.inside("a.txt"), place.inside("link"));
-                let both = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &file, rustix::fs::CWD, &link, both).unwrap();
-            }
-        });
+    let mut seen = BTreeSet::new();
+    while_flipping(&place, "a.txt", || {
         for _ in 0..ROUNDS {
             if let Ok(target) = place.workspace.resolve("a.txt", Intent::Read)
                 && let Ok(text) = read::read(&target, read::Window::default())
@@ -63,7 +55,62 @@ fn nothing_outside_is_read_while_a_file_flips_between_itself_and_a_link() {
                 seen.insert(text);
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(seen, ["inside\n".to_owned()].into());
+}
+
+#[test]
+fn nothing_outside_is_found_while_a_folder_flips_between_itself_and_a_link() {
+    let place = Place::new();
+    place.file("sub/a.txt", "inside");
+    fs::write(place.outside("a.txt"), "secret").unwrap();
+    fs::write(place.outside("secret"), "").unwrap();
+    place.link("link", place.outside(""));
+    let query = Query {
+        pattern: "inside|secret".to_owned(),
+        literal: false,
+        ignore_case: false,
+        glob: None,
+        context: 0,
+        sensitive: Sensitive::Include,
+    };
+    let mut seen = String::new();
+    while_flipping(&place, "sub", || {
+        for _ in 0..ROUNDS / 4 {
+            for path in [".", "sub"] {
+                if let Ok(target) = place.workspace.resolve(path, Intent::Read) {
+                    // Names of files that could not be opened may show up as such, their content may not.
+                    seen.extend(
+                        grep(&target, &query, &|| false).map(|found| found.text.replace("/secret", "")),
+                    );
+                }
+            }
+            if let Ok(target) = place.workspace.resolve("sub", Intent::Read) {
+                seen.extend(list::list(&target));
+            }
+        }
+    });
+    assert!(seen.contains("sub/a.txt:1:inside"), "the race was not run");
+    assert!(!seen.contains("secret"));
+}
+
+/// Does `work` while another thread keeps exchanging `path` with `link`.
+fn while_flipping(place: &Place, path: &str, work: impl FnOnce()) {
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends_with_the_work = Done(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let (one, other) = (place.inside(path), place.inside("link"));
+                rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        work();
+    });
 }
