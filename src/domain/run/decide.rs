@@ -31,6 +31,7 @@ struct Draft<'a> {
     /// Calls of this turn that will be answered, and whether all of them ask for the end.
     batch: (u32, bool),
     text: Option<Arc<str>>,
+    active: Duration,
 }
 
 impl Run {
@@ -78,6 +79,7 @@ impl<'a> Draft<'a> {
             answered: run.answered,
             batch: (0, true),
             text: None,
+            active: run.active(now),
         }
     }
 
@@ -369,7 +371,7 @@ impl<'a> Draft<'a> {
             (over(self.usage.output, limits.max_output_tokens), Limit::OutputTokens),
             (over(self.usage.total(), limits.max_total_tokens), Limit::TotalTokens),
             (limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit), Limit::WallTime),
-            (limits.active_time().is_some_and(|limit| self.run.active(self.now) >= limit), Limit::ActiveTime),
+            (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
         ];
         checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))
     }
@@ -427,6 +429,8 @@ impl<'a> Draft<'a> {
 
     /// Goes on from wherever the log ends.
     fn restart(&mut self, cause: RestartCause, error: Option<String>) {
+        // Whatever was at work when herder stopped has not been since.
+        self.active = self.run.active(self.run.last_at);
         self.push(Event::Restart(Restart { cause, error }));
         match &self.run.phase {
             Phase::New | Phase::Queued | Phase::Ended(_) => {}
@@ -524,7 +528,7 @@ impl<'a> Draft<'a> {
             usage: self.usage,
             queued_us: micros(started.since(run.submitted_at)),
             duration_us: micros(self.now.since(started)),
-            active_us: micros(run.active(self.now)),
+            active_us: micros(self.active),
         };
         self.push(Event::RunEnd(Box::new(end)));
     }

@@ -188,8 +188,11 @@ impl World {
     }
 
     fn take(&mut self, step: Step) {
+        let garbage = matches!(step, Step::Garbage(_));
         if let Some(input) = self.input(step) {
+            let before = self.appends.len();
             self.tell(input);
+            assert!(!garbage || self.appends.len() == before, "a report that belongs nowhere was believed");
         }
     }
 
@@ -298,6 +301,7 @@ impl World {
         let mut answers = BTreeMap::new();
         let mut waiting: Vec<QueuedInput> = Vec::new();
         let mut used = Usage::default();
+        let mut in_turn = 0;
         for (index, fact) in log.iter().enumerate() {
             assert_eq!(index == 0, matches!(fact.event, Event::Submitted(_)));
             match &fact.event {
@@ -309,6 +313,7 @@ impl World {
                 }
                 Event::CallStarted(started) => assert!(!answers.contains_key(&started.call)),
                 Event::Result(result) => {
+                    in_turn += 1;
                     assert!(asked.contains(&result.call));
                     assert_eq!(result.ok, result.failure.is_none());
                     assert_eq!(
@@ -317,6 +322,7 @@ impl World {
                         "a call is answered twice"
                     );
                 }
+                Event::TurnEnd(end) => assert_eq!(end.calls, std::mem::take(&mut in_turn)),
                 Event::InputQueued(input) => waiting.push(input.clone()),
                 Event::InputClaimed(claimed) => {
                     let index = waiting.iter().position(|input| input.input == claimed.input).unwrap();
@@ -328,12 +334,13 @@ impl World {
                     assert_eq!((end.turns, end.usage), (fact.turn, used));
                     assert_eq!((end.calls as usize, asked.len()), (answers.len(), answers.len()));
                     assert!(end.active_us <= end.duration_us);
+                    let later = fact.at.after(Duration::from_secs(1));
+                    assert_eq!(self.play.run.active(later), Duration::from_micros(end.active_us));
                 }
                 Event::Submitted(_)
                 | Event::RunStart(_)
                 | Event::TurnStart(_)
                 | Event::Decision(_)
-                | Event::TurnEnd(_)
                 | Event::ModelRetry(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)

@@ -104,15 +104,16 @@ fn usage_that_the_provider_did_not_say_is_estimated_and_marked() {
 
 #[test]
 fn a_batch_ends_the_run_only_if_every_result_asks_for_it() {
-    let finish = |second: bool| {
+    let finish = |first, second| {
         let mut play = Play::acting(&[("a", "read"), ("b", "read")]);
-        for (id, terminate) in [("a", true), ("b", second)] {
+        for (id, terminate) in [("a", first), ("b", second)] {
             play.grants(id);
             play.tell(Input::CallEnded(ToolResult { terminate, ..result(id) }));
         }
         play.run.outcome()
     };
-    assert_eq!([finish(true), finish(false)], [Some(Outcome::Done), None]);
+    assert_eq!(finish(true, true), Some(Outcome::Done));
+    assert_eq!([finish(true, false), finish(false, true)], [None, None]);
 }
 
 #[test]
