@@ -31,6 +31,7 @@ struct Draft<'a> {
     /// Calls of this turn that will be answered, and whether all of them ask for the end.
     batch: (u32, bool),
     text: Option<Arc<str>>,
+    active: Duration,
 }
 
 impl Run {
@@ -41,8 +42,11 @@ impl Run {
     pub fn decide(&self, input: Input, now: Timestamp) -> Result<Vec<Fact>, Refused> {
         // Time never goes back within a run, whatever the machine's clock does.
         let mut draft = Draft::of(self, now.max(self.last_at));
-        if let Phase::Ended(_) = self.phase {
-            return Err(Refused::Ended);
+        let submits = matches!(input, Input::Submit(_));
+        match self.phase {
+            Phase::Ended(_) => return Err(Refused::Ended),
+            Phase::New if !submits => return Err(Refused::OutOfTurn),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => {}
         }
         match input {
             Input::Submit(spec) => draft.submit(spec)?,
@@ -57,7 +61,7 @@ impl Run {
             Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
             Input::End(outcome) => draft.end_early(outcome)?,
             Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
-            Input::Restart { cause, error } => draft.restart(cause, error)?,
+            Input::Restart { cause, error } => draft.restart(cause, error),
             Input::GiveUp { breakage, error } => draft.give_up(breakage, error),
         }
         Ok(draft.facts)
@@ -75,6 +79,7 @@ impl<'a> Draft<'a> {
             answered: run.answered,
             batch: (0, true),
             text: None,
+            active: run.active(now),
         }
     }
 
@@ -98,15 +103,13 @@ impl<'a> Draft<'a> {
             return Err(Refused::OutOfTurn);
         }
         self.push(Event::RunStart(RunStart { model, tools }));
-        self.next_turn();
+        self.next_turn(None);
         Ok(())
     }
 
-    fn expect_request(&self, turn: u32, attempt: u32) -> Result<u32, Refused> {
+    fn expect_request(&self, turn: u32, attempt: u32) -> Result<(), Refused> {
         match self.run.phase {
-            Phase::Thinking { attempt: open, tries, .. } if turn == self.run.turn && attempt == open => {
-                Ok(tries)
-            }
+            Phase::Thinking { attempt: open, .. } if turn == self.run.turn && attempt == open => Ok(()),
             Phase::New
             | Phase::Queued
             | Phase::Between
@@ -121,8 +124,13 @@ impl<'a> Draft<'a> {
         let Proposal { text, reasoning, calls, stop, usage, duration } = proposal;
         let says_nothing =
             text.trim().is_empty() && calls.is_empty() && usage.is_none_or(|usage| usage.total() == 0);
-        if stop == Stop::Error || (says_nothing && stop == Stop::EndTurn) {
-            self.model_failed(FaultClass::Transient, "the model's answer was empty".to_owned(), None, 0.5);
+        let fault = match stop {
+            Stop::Error => Some("the model's answer broke off with an error"),
+            Stop::EndTurn | Stop::ToolCalls if says_nothing => Some("the model's answer was empty"),
+            Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
+        };
+        if let Some(error) = fault {
+            self.model_failed(FaultClass::Transient, error.to_owned(), None, 0.5);
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
@@ -169,8 +177,8 @@ impl<'a> Draft<'a> {
         let mut calls: Vec<ToolCall> = Vec::with_capacity(proposed.len());
         let mut judgements = Vec::with_capacity(proposed.len());
         for (index, ProposedCall { id, name, arguments, judgement }) in proposed.into_iter().enumerate() {
-            let wanted = id.clone().filter(|id| !id.is_empty());
-            let base = wanted.unwrap_or_else(|| format!("call_{}_{}", self.turn, index + 1).into());
+            let id = id.filter(|id| !id.is_empty());
+            let base = id.clone().unwrap_or_else(|| format!("call_{}_{}", self.turn, index + 1).into());
             let taken =
                 |id: &CallId| self.run.call_ids.contains(id) || calls.iter().any(|call| call.id == *id);
             let unique = std::iter::once(CallId::new(base.clone()))
@@ -302,10 +310,13 @@ impl<'a> Draft<'a> {
     /// The model has nothing more to ask for: a follow-up is taken up, or the run is done.
     fn answered_for_good(&mut self) {
         self.push(Event::TurnEnd(TurnEnd { calls: 0 }));
-        if self.claim(InputKind::Steer) || self.claim(InputKind::FollowUp) {
-            self.next_turn();
-        } else {
-            self.end(Outcome::Done, None);
+        self.follow_up();
+    }
+
+    fn follow_up(&mut self) {
+        match self.oldest(InputKind::Steer).or_else(|| self.oldest(InputKind::FollowUp)) {
+            Some(input) => self.next_turn(Some(input)),
+            None => self.end(Outcome::Done, None),
         }
     }
 
@@ -319,8 +330,7 @@ impl<'a> Draft<'a> {
         if terminate && calls > 0 {
             return self.end(Outcome::Done, None);
         }
-        self.claim(InputKind::Steer);
-        self.next_turn();
+        self.next_turn(self.oldest(InputKind::Steer));
     }
 
     fn finish_turn_as(&mut self, outcome: Outcome) {
@@ -328,16 +338,19 @@ impl<'a> Draft<'a> {
         self.end(outcome, None);
     }
 
-    /// Takes up the oldest input of its kind, one at a time.
-    fn claim(&mut self, when: InputKind) -> bool {
-        let Some(input) = self.run.inputs.iter().find(|input| input.when == when) else { return false };
-        self.push(Event::InputClaimed(InputClaimed { input: input.input }));
-        true
+    /// Inputs are taken up one at a time, the oldest of its kind first.
+    fn oldest(&self, when: InputKind) -> Option<InputClaimed> {
+        let input = self.run.inputs.iter().find(|input| input.when == when)?;
+        Some(InputClaimed { input: input.input })
     }
 
-    fn next_turn(&mut self) {
+    /// Begins a turn, in which the model is shown `input`, unless a limit forbids one.
+    fn next_turn(&mut self, input: Option<InputClaimed>) {
         if let Some(limit) = self.reached() {
             return self.end(Outcome::Budget(limit), None);
+        }
+        if let Some(input) = input {
+            self.push(Event::InputClaimed(input));
         }
         self.turn += 1;
         self.push(Event::TurnStart(TurnStart {}));
@@ -358,7 +371,7 @@ impl<'a> Draft<'a> {
             (over(self.usage.output, limits.max_output_tokens), Limit::OutputTokens),
             (over(self.usage.total(), limits.max_total_tokens), Limit::TotalTokens),
             (limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit), Limit::WallTime),
-            (limits.active_time().is_some_and(|limit| self.run.active(self.now) >= limit), Limit::ActiveTime),
+            (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
         ];
         checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))
     }
@@ -366,9 +379,6 @@ impl<'a> Draft<'a> {
     fn say(&mut self, when: InputKind, text: Arc<str>, expected_turn: Option<u32>) -> Result<(), Refused> {
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
-        }
-        if self.run.phase == Phase::New {
-            return Err(Refused::OutOfTurn);
         }
         if text.trim().is_empty() {
             return Err(Refused::Empty);
@@ -383,9 +393,6 @@ impl<'a> Draft<'a> {
 
     /// Asks for the end. What has not started never will; what has is waited for.
     fn end_early(&mut self, outcome: Outcome) -> Result<(), Refused> {
-        if self.run.phase == Phase::New {
-            return Err(Refused::OutOfTurn);
-        }
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
         }
@@ -421,11 +428,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Goes on from wherever the log ends.
-    fn restart(&mut self, cause: RestartCause, error: Option<String>) -> Result<(), Refused> {
+    fn restart(&mut self, cause: RestartCause, error: Option<String>) {
+        // Whatever was at work when herder stopped has not been since.
+        self.active = self.run.active(self.run.last_at);
         self.push(Event::Restart(Restart { cause, error }));
         match &self.run.phase {
-            Phase::New => return Err(Refused::OutOfTurn),
-            Phase::Queued | Phase::Ended(_) => {}
+            Phase::New | Phase::Queued | Phase::Ended(_) => {}
             Phase::Thinking { .. } => {
                 if let Some(outcome) = self.run.ending {
                     self.finish_turn_as(outcome);
@@ -434,7 +442,6 @@ impl<'a> Draft<'a> {
             Phase::Between => self.go_on(),
             Phase::Acting(calls) => self.settle(calls),
         }
-        Ok(())
     }
 
     fn go_on(&mut self) {
@@ -443,14 +450,10 @@ impl<'a> Draft<'a> {
         }
         match self.run.history.last() {
             Some(Message::Assistant(reply)) if reply.calls.is_empty() => {
-                if self.claim(InputKind::Steer) || self.claim(InputKind::FollowUp) {
-                    self.next_turn();
-                } else {
-                    self.end(Outcome::Done, None);
-                }
+                self.follow_up();
             }
             Some(Message::Assistant(_) | Message::Tool(_) | Message::User(_) | Message::System(_)) | None => {
-                self.next_turn();
+                self.next_turn(None);
             }
         }
     }
@@ -497,12 +500,16 @@ impl<'a> Draft<'a> {
     }
 
     fn give_up(&mut self, breakage: Breakage, error: String) {
-        if let Phase::Acting(calls) = &self.run.phase {
-            self.abort_unstarted(calls);
-            for open in calls.iter().filter(|open| open.is_started()) {
-                self.refuse(&open.call.id, Failure::OutcomeUnknown, UNKNOWN);
+        match &self.run.phase {
+            Phase::Acting(calls) => {
+                self.abort_unstarted(calls);
+                for open in calls.iter().filter(|open| open.is_started()) {
+                    self.refuse(&open.call.id, Failure::OutcomeUnknown, UNKNOWN);
+                }
+                self.push(Event::TurnEnd(TurnEnd { calls: self.batch.0 }));
             }
-            self.push(Event::TurnEnd(TurnEnd { calls: self.batch.0 }));
+            Phase::Thinking { .. } => self.push(Event::TurnEnd(TurnEnd { calls: 0 })),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Ended(_) => {}
         }
         self.end(Outcome::Failed(breakage), Some(error));
     }
@@ -521,7 +528,7 @@ impl<'a> Draft<'a> {
             usage: self.usage,
             queued_us: micros(started.since(run.submitted_at)),
             duration_us: micros(self.now.since(started)),
-            active_us: micros(run.active(self.now)),
+            active_us: micros(self.active),
         };
         self.push(Event::RunEnd(Box::new(end)));
     }
@@ -533,7 +540,7 @@ not known, and it was not repeated. Check before you do it again.";
 impl Run {
     fn last_text(&self) -> Option<Arc<str>> {
         self.history.iter().rev().find_map(|message| match message {
-            Message::Assistant(reply) => Some(reply.text.clone()),
+            Message::Assistant(reply) => Some(reply.text.clone()).filter(|text| !text.trim().is_empty()),
             Message::System(_) | Message::User(_) | Message::Tool(_) => None,
         })
     }

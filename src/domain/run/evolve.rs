@@ -67,8 +67,8 @@ impl Run {
                 self.activity.stop(self.last_at);
                 self.idle_restarts.push(at);
                 self.doubt();
-                if let Phase::Thinking { .. } = self.phase {
-                    self.activity.begin(at);
+                if let Phase::Thinking { not_before, .. } = self.phase {
+                    self.activity.begin(at.max(not_before));
                 }
             }
             Event::RunEnd(end) => {

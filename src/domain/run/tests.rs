@@ -1,1 +1,0 @@
-//! What a run promises, one sentence a test.

@@ -1,0 +1,380 @@
+//! What holds for every run, whatever is asked of it or reported to it, in whatever order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{event, id::Pos};
+
+/// Something that happens to a run. What it is about is chosen among what is there, so most steps make sense.
+#[derive(Clone, Debug)]
+enum Step {
+    Start,
+    Reply { calls: Vec<Plan>, says: bool, stop: Stop, counted: bool },
+    Fail(FaultClass),
+    Grant { which: usize, tells_change: bool },
+    Finish { which: usize, ok: bool, terminate: bool },
+    Say { when: InputKind, turn: Option<u32> },
+    End(Outcome),
+    Interrupt,
+    Restart(RestartCause),
+    GiveUp,
+    Garbage(Garbage),
+}
+
+/// A call that the model asks for.
+#[derive(Clone, Debug)]
+struct Plan {
+    id: &'static str,
+    tool: &'static str,
+    /// Absent: it cannot be judged.
+    verdict: Option<Verdict>,
+}
+
+/// A report that belongs nowhere.
+#[derive(Clone, Copy, Debug)]
+enum Garbage {
+    Task,
+    LateReply,
+    EarlyReply,
+    Grant,
+    Result,
+    OldResult,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let tool = prop::sample::select(vec!["read", "read", "edit", "edit", "bash"]);
+    let verdict = prop_oneof![
+        6 => Just(Some(Verdict::Allow)),
+        1 => Just(Some(Verdict::Ask)),
+        1 => Just(Some(Verdict::Deny)),
+        1 => Just(None),
+    ];
+    let plan = (prop::sample::select(vec!["", "a", "b", "a_2", "call_1_1"]), tool, verdict)
+        .prop_map(|(id, tool, verdict)| Plan { id, tool, verdict });
+    let stop = prop_oneof![
+        8 => Just(Stop::ToolCalls),
+        4 => Just(Stop::EndTurn),
+        1 => prop::sample::select(Stop::ALL),
+    ];
+    let calls = prop_oneof![1 => Just(Vec::new()), 7 => prop::collection::vec(plan, 1..4)];
+    let reply = (calls, any::<bool>(), stop, any::<bool>())
+        .prop_map(|(calls, says, stop, counted)| Step::Reply { calls, says, stop, counted });
+    let when = prop::sample::select(vec![InputKind::Steer, InputKind::FollowUp]);
+    let say = (when, prop::option::weighted(0.3, 0..4_u32)).prop_map(|(when, turn)| Step::Say { when, turn });
+    let outcome = vec![Outcome::Cancelled, Outcome::Budget(Limit::Cost), Outcome::Blocked(Block::Policy)];
+    use Garbage::*;
+    let garbage = prop::sample::select(vec![Task, LateReply, EarlyReply, Grant, Result, OldResult]);
+    prop_oneof![
+        2 => Just(Step::Start),
+        30 => reply,
+        3 => prop::sample::select(FaultClass::ALL).prop_map(Step::Fail),
+        30 => (any::<usize>(), any::<bool>())
+            .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
+        30 => (any::<usize>(), any::<bool>(), any::<bool>())
+            .prop_map(|(which, ok, terminate)| Step::Finish { which, ok, terminate }),
+        5 => say,
+        1 => prop::sample::select(outcome).prop_map(Step::End),
+        1 => Just(Step::Interrupt),
+        5 => prop::sample::select(vec![RestartCause::Process, RestartCause::Actor]).prop_map(Step::Restart),
+        1 => Just(Step::GiveUp),
+        5 => garbage.prop_map(Step::Garbage),
+    ]
+}
+
+/// Steps, each with the milliseconds that the clock moves before it; now and then it moves back.
+fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
+    prop::collection::vec((-500..2_000_i64, step()), 0..80)
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let limit = |range: std::ops::Range<u32>| prop::option::weighted(0.3, range);
+    (limit(0..8), limit(0..16), limit(0..200), limit(0..60)).prop_map(|(turns, calls, tokens, seconds)| {
+        Limits {
+            max_turns: turns,
+            max_tool_calls: calls,
+            max_total_tokens: tokens.map(u64::from),
+            active_time_s: seconds.map(u64::from),
+            ..Limits::default()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_run_keeps_its_promises_live_replayed_and_restarted_anywhere(
+        limits in limits(),
+        waits in prop::bool::weighted(0.1),
+        steps in steps(),
+    ) {
+        let mut live = World::new(limits);
+        if !waits {
+            live.tell(start());
+        }
+        for (ms, step) in steps {
+            live.play.now += ms;
+            live.take(step);
+        }
+        live.assert_log_is_sound();
+        live.assert_replay_equals_live();
+
+        let mut past = World::of(Play::new());
+        for append in &live.appends {
+            past.fold(append);
+            past.play.now = past.play.run.last_at.as_micros() / 1_000;
+            let mut revived = World { play: past.play.copy(), appends: Vec::new() };
+            revived.live_to_the_end();
+            revived.assert_log_is_sound();
+        }
+    }
+}
+
+/// A run being played at random.
+struct World {
+    play: Play,
+    appends: Vec<Vec<Fact>>,
+}
+
+impl World {
+    fn of(play: Play) -> Self {
+        Self { play, appends: Vec::new() }
+    }
+
+    fn new(limits: Limits) -> Self {
+        let mut world = Self::of(Play::new());
+        world.tell(Input::Submit(spec(limits)));
+        world
+    }
+
+    fn tell(&mut self, input: Input) {
+        let before = self.play.log.len();
+        let restarts = matches!(input, Input::Restart { .. });
+        let in_doubt = if restarts { self.unrepeatable() } else { BTreeSet::new() };
+        if self.play.attempt(input).is_err() {
+            return;
+        }
+        self.appends.push(self.play.log[before..].to_vec());
+        self.assert_state_is_sound();
+        for effect in self.play.run.owed() {
+            let Effect::RunCall { call, doubt, .. } = effect else { continue };
+            assert!(!restarts || doubt.is_some() || !in_doubt.contains(&call.id), "{} is repeated", call.id);
+        }
+    }
+
+    fn fold(&mut self, append: &[Fact]) {
+        for fact in append {
+            self.play.run.evolve(fact);
+        }
+        self.play.log.extend_from_slice(append);
+    }
+
+    /// Calls that may have taken effect, reads left out.
+    fn unrepeatable(&self) -> BTreeSet<CallId> {
+        let Phase::Acting(calls) = self.play.run.phase() else { return BTreeSet::new() };
+        let unrepeatable = |open: &&OpenCall| match &open.stage {
+            Stage::Started(decision, _) | Stage::InDoubt(decision, _) => decision.effect != EffectClass::Read,
+            Stage::Asked | Stage::Judged(_) | Stage::Answered(_) => false,
+        };
+        calls.iter().filter(unrepeatable).map(|open| open.call.id.clone()).collect()
+    }
+
+    fn open(&self, which: usize, fits: impl Fn(&OpenCall) -> bool) -> Option<&OpenCall> {
+        let Phase::Acting(calls) = self.play.run.phase() else { return None };
+        let open: Vec<_> = calls.iter().filter(|open| fits(open)).collect();
+        open.get(which.checked_rem(open.len())?).copied()
+    }
+
+    fn take(&mut self, step: Step) {
+        let garbage = matches!(step, Step::Garbage(_));
+        if let Some(input) = self.input(step) {
+            let before = self.appends.len();
+            self.tell(input);
+            assert!(!garbage || self.appends.len() == before, "a report that belongs nowhere was believed");
+        }
+    }
+
+    fn input(&self, step: Step) -> Option<Input> {
+        let run = &self.play.run;
+        let (turn, attempt) = match run.phase() {
+            Phase::Thinking { attempt, .. } => (run.turn(), *attempt),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => {
+                (run.turn(), 1)
+            }
+        };
+        Some(match step {
+            Step::Start => start(),
+            Step::Reply { calls, says, stop, counted } => {
+                let calls = calls.into_iter().map(Plan::propose).collect();
+                let mut proposal = proposal(if says { "words" } else { "" }, calls, stop);
+                proposal.usage = proposal.usage.filter(|_| counted);
+                Input::Replied { turn, attempt, proposal: Box::new(proposal) }
+            }
+            Step::Fail(class) => Input::ModelFailed {
+                turn,
+                attempt,
+                class,
+                error: "no".to_owned(),
+                retry_after: None,
+                jitter: 0.5,
+            },
+            Step::Grant { which, tells_change } => {
+                let open = self.open(which, |open| !open.is_started() && !open.is_answered())?;
+                granted(open.call.id.as_str(), Some(change()).filter(|_| tells_change))
+            }
+            Step::Finish { which, ok, terminate } => {
+                let open = self.open(which, OpenCall::is_started)?;
+                let failure = Some(Failure::Failed).filter(|_| !ok);
+                Input::CallEnded(ToolResult { ok, failure, terminate, ..result(open.call.id.as_str()) })
+            }
+            Step::Say { when, turn } => Input::Say { when, text: "go on".into(), expected_turn: turn },
+            Step::End(outcome) => Input::End(outcome),
+            Step::Interrupt => Input::Interrupt,
+            Step::Restart(cause) => Input::Restart { cause, error: None },
+            Step::GiveUp => Input::GiveUp { breakage: Breakage::Panic, error: "died".to_owned() },
+            Step::Garbage(garbage) => self.garbage(garbage, turn, attempt)?,
+        })
+    }
+
+    fn garbage(&self, garbage: Garbage, turn: u32, attempt: u32) -> Option<Input> {
+        let proposal = || Box::new(proposal("stray", Vec::new(), Stop::EndTurn));
+        Some(match garbage {
+            Garbage::Task => Input::Submit(spec(Limits::default())),
+            Garbage::LateReply => {
+                Input::Replied { turn: turn.checked_sub(1)?, attempt, proposal: proposal() }
+            }
+            Garbage::EarlyReply => Input::Replied { turn, attempt: attempt + 1, proposal: proposal() },
+            Garbage::Grant => granted("nobody", None),
+            Garbage::Result => Input::CallEnded(result("nobody")),
+            Garbage::OldResult => {
+                Input::CallEnded(result(self.play.results().first().map(|(call, _)| *call)?))
+            }
+        })
+    }
+
+    /// Does what the run owes, as a shell would after a restart, until it has ended.
+    fn live_to_the_end(&mut self) {
+        self.tell(Input::Restart { cause: RestartCause::Process, error: None });
+        self.tell(start());
+        for _ in 0..100 {
+            match self.play.run.owed().into_iter().next() {
+                Some(Effect::AskModel { turn, attempt, .. }) => {
+                    let proposal = Box::new(proposal("done", Vec::new(), Stop::EndTurn));
+                    self.tell(Input::Replied { turn, attempt, proposal });
+                }
+                Some(Effect::RunCall { call, doubt, .. }) => {
+                    if doubt.is_none() {
+                        self.tell(granted(call.id.as_str(), None));
+                    }
+                    self.tell(Input::CallEnded(result(call.id.as_str())));
+                }
+                None => break,
+            }
+        }
+        assert!(self.play.run.outcome().is_some(), "nothing is owed and the run has not ended");
+    }
+
+    /// What holds after every append.
+    fn assert_state_is_sound(&self) {
+        let Play { run, log, .. } = &self.play;
+        assert_eq!(run.seq().get(), log.len() as u64);
+        match run.phase() {
+            Phase::Between => panic!("an append left the run between two turns"),
+            Phase::Acting(calls) => assert!(!calls.iter().all(OpenCall::is_answered)),
+            Phase::New | Phase::Queued | Phase::Thinking { .. } | Phase::Ended(_) => {
+                assert_eq!(validate(run.history()), Ok(()));
+            }
+        }
+        assert_eq!(run.outcome().is_some(), run.owed().is_empty() && *run.phase() != Phase::Queued);
+        assert_eq!(run.history_bytes(), run.history().iter().map(Message::bytes).sum::<usize>());
+        assert!(run.turn() <= run.spec().unwrap().limits.turns());
+    }
+
+    /// What holds for a log from end to end.
+    fn assert_log_is_sound(&self) {
+        let log = &self.play.log;
+        assert!(log.is_sorted_by_key(|fact| fact.at), "time went back");
+        assert!(log.is_sorted_by_key(|fact| fact.turn), "a turn came back");
+        let mut asked = BTreeSet::new();
+        let mut answers = BTreeMap::new();
+        let mut waiting: Vec<QueuedInput> = Vec::new();
+        let mut used = Usage::default();
+        let mut in_turn = 0;
+        for (index, fact) in log.iter().enumerate() {
+            assert_eq!(index == 0, matches!(fact.event, Event::Submitted(_)));
+            match &fact.event {
+                Event::Message(reply) => {
+                    used += reply.usage;
+                    for call in &reply.calls {
+                        assert!(asked.insert(call.id.clone()), "{} is asked for twice", call.id);
+                    }
+                }
+                Event::CallStarted(started) => assert!(!answers.contains_key(&started.call)),
+                Event::Result(result) => {
+                    in_turn += 1;
+                    assert!(asked.contains(&result.call));
+                    assert_eq!(result.ok, result.failure.is_none());
+                    assert_eq!(
+                        answers.insert(result.call.clone(), result.ok),
+                        None,
+                        "a call is answered twice"
+                    );
+                }
+                Event::TurnEnd(end) => assert_eq!(end.calls, std::mem::take(&mut in_turn)),
+                Event::InputQueued(input) => waiting.push(input.clone()),
+                Event::InputClaimed(claimed) => {
+                    let index = waiting.iter().position(|input| input.input == claimed.input).unwrap();
+                    let input = waiting.remove(index);
+                    assert!(waiting[..index].iter().all(|older| older.when != input.when), "out of order");
+                }
+                Event::RunEnd(end) => {
+                    assert_eq!(index + 1, log.len(), "something follows the end");
+                    assert_eq!((end.turns, end.usage), (fact.turn, used));
+                    assert_eq!((end.calls as usize, asked.len()), (answers.len(), answers.len()));
+                    assert!(end.active_us <= end.duration_us);
+                    let later = fact.at.after(Duration::from_secs(1));
+                    assert_eq!(self.play.run.active(later), Duration::from_micros(end.active_us));
+                }
+                Event::Submitted(_)
+                | Event::RunStart(_)
+                | Event::TurnStart(_)
+                | Event::Decision(_)
+                | Event::ModelRetry(_)
+                | Event::CancelRequested(_)
+                | Event::Interrupted(_)
+                | Event::Restart(_) => {}
+            }
+        }
+    }
+
+    /// Reads every append back from its stored form and folds it in.
+    fn assert_replay_equals_live(&self) {
+        let mut replayed = Run::new(run_id());
+        for append in &self.appends {
+            let body = event::encode(append).unwrap();
+            for envelope in event::decode(&body, run_id(), Pos::new(1), replayed.next_seq()).unwrap() {
+                assert_eq!(envelope.seq, replayed.next_seq());
+                replayed.evolve(&envelope.fact);
+            }
+        }
+        assert_eq!(replayed, self.play.run);
+    }
+}
+
+impl Play {
+    fn copy(&self) -> Self {
+        Self { run: self.run.clone(), log: self.log.clone(), now: self.now }
+    }
+}
+
+impl Plan {
+    fn propose(self) -> ProposedCall {
+        let Self { id, tool, verdict } = self;
+        match verdict {
+            Some(verdict) => judged(id, tool, verdict),
+            None => ProposedCall { name: tool.into(), ..refused(id, Failure::InvalidArguments, "what?") },
+        }
+    }
+}

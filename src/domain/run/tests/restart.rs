@@ -1,0 +1,150 @@
+//! Going on from the log: what is asked again, what is looked at, and what is never repeated.
+
+use super::*;
+
+#[test]
+fn a_request_without_an_answer_is_sent_again() {
+    let mut play = Play::started();
+    play.fails(FaultClass::Overloaded, Some(Duration::from_secs(3)));
+    let owed = play.run.owed();
+    assert_eq!(play.restarts(), ["restart"]);
+    assert_eq!(play.run.owed(), owed);
+    play.says("done");
+    assert_eq!((play.outcome(), play.end().turns), (Outcome::Done, 1));
+}
+
+#[test]
+fn a_run_that_waited_for_its_slot_waits_on() {
+    let mut play = Play::new();
+    play.tell(Input::Submit(spec(Limits::default())));
+    assert_eq!(play.restarts(), ["restart"]);
+    assert_eq!((play.run.owed(), play.tell(start())), (Vec::new(), vec!["run_start", "turn_start"]));
+}
+
+#[test]
+fn a_call_that_never_started_runs_as_it_was_judged() {
+    let mut play = Play::acting(&[("a", "bash"), ("b", "edit")]);
+    let owed = play.run.owed();
+    assert_eq!(play.restarts(), ["restart"]);
+    assert_eq!(play.run.owed(), owed);
+}
+
+#[test]
+fn a_read_that_had_started_runs_again() {
+    let mut play = Play::acting(&[("a", "read")]);
+    play.grants("a");
+    assert_eq!(play.restarts(), ["restart"]);
+    assert!(matches!(play.run.owed().as_slice(), [Effect::RunCall { doubt: None, .. }]));
+    assert_eq!(play.grants("a"), ["call_started"]);
+    assert_eq!(play.ends("a"), ["result", "turn_end", "turn_start"]);
+}
+
+#[test]
+fn a_change_that_had_started_is_owed_with_what_it_would_have_changed() {
+    let mut play = Play::acting(&[("a", "edit")]);
+    play.tell(granted("a", Some(change())));
+    assert_eq!(play.restarts(), ["restart"]);
+    let doubts = |play: &Play| {
+        let doubt = |effect| match effect {
+            Effect::RunCall { doubt, .. } => doubt,
+            Effect::AskModel { .. } => None,
+        };
+        play.run.owed().into_iter().map(doubt).collect::<Vec<_>>()
+    };
+    assert_eq!(doubts(&play), [Some(change())]);
+
+    // A second death before anybody looked leaves the doubt as it was.
+    play.restarts();
+    assert_eq!(doubts(&play), [Some(change())]);
+
+    // It was not made after all: it starts again, and may be in doubt again.
+    play.tell(granted("a", Some(change())));
+    assert_eq!(doubts(&play), [None]);
+    play.restarts();
+    assert_eq!(doubts(&play), [Some(change())]);
+    assert_eq!(play.ends("a"), ["result", "turn_end", "turn_start"]);
+}
+
+#[test]
+fn what_cannot_be_checked_is_never_repeated() {
+    for tool in ["bash", "edit"] {
+        let mut play = Play::acting(&[("a", tool)]);
+        play.grants("a");
+        assert_eq!(play.restarts(), ["restart", "result", "turn_end", "turn_start"], "{tool}");
+        assert_eq!(play.results(), [("a", Some(Failure::OutcomeUnknown))]);
+        assert!(play.transcript()[2].starts_with("tool a: outcome unknown: interrupted"));
+        assert_eq!(play.attempt(granted("a", None)), Err(Refused::UnknownCall));
+    }
+}
+
+#[test]
+fn a_batch_goes_on_with_the_calls_that_can() {
+    let mut play = Play::acting(&[("a", "bash"), ("b", "bash"), ("c", "bash"), ("d", "read")]);
+    for id in ["a", "b", "d"] {
+        play.grants(id);
+    }
+    play.ends("a");
+    assert_eq!(play.restarts(), ["restart", "result"]);
+    let owed: Vec<_> = play.run.owed().iter().map(Effect::id).collect();
+    assert_eq!(owed, ["c", "d"].map(|id| EffectId::Call(CallId::new(id))));
+    play.ends("d");
+    play.ends("c");
+    let unknown = Some(Failure::OutcomeUnknown);
+    assert_eq!(play.results(), [("a", None), ("b", unknown), ("d", None), ("c", None)]);
+    assert_eq!(play.transcript().len(), 6);
+}
+
+#[test]
+fn a_run_that_was_being_ended_ends() {
+    for (tool, change) in [("bash", None), ("edit", Some(change())), ("read", None)] {
+        let mut play = Play::acting(&[("a", tool), ("b", "bash")]);
+        play.tell(granted("a", change));
+        play.tell(Input::End(Outcome::Cancelled));
+        assert_eq!(play.restarts(), ["restart", "result", "turn_end", "run_end"]);
+        assert_eq!(play.outcome(), Outcome::Cancelled);
+        assert_eq!(
+            play.results(),
+            [("b", Some(Failure::AbortedBeforeStart)), ("a", Some(Failure::OutcomeUnknown))]
+        );
+        assert_eq!(validate(play.run.history()), Ok(()));
+    }
+}
+
+#[test]
+fn a_batch_whose_results_all_asked_for_the_end_ends_also_across_a_restart() {
+    let mut play = Play::acting(&[("a", "read"), ("b", "read")]);
+    play.tell(Input::CallEnded(ToolResult { terminate: true, ..result("a") }));
+    play.restarts();
+    play.tell(Input::CallEnded(ToolResult { terminate: true, ..result("b") }));
+    assert_eq!(play.outcome(), Outcome::Done);
+}
+
+#[test]
+fn what_was_said_and_not_yet_heard_is_heard_after_a_restart() {
+    let mut play = Play::acting(&[("a", "bash")]);
+    play.grants("a");
+    play.tell(say(InputKind::Steer, "careful"));
+    assert_eq!(play.restarts(), ["restart", "result", "turn_end", "input_claimed", "turn_start"]);
+}
+
+#[test]
+fn only_restarts_without_progress_are_counted() {
+    let mut play = Play::started();
+    play.restarts();
+    play.restarts();
+    assert_eq!(play.run.idle_restarts().len(), 2);
+    play.asks(&[("a", "read")]);
+    assert_eq!(play.run.idle_restarts(), []);
+    play.restarts();
+    assert_eq!(play.run.idle_restarts().len(), 1);
+}
+
+#[test]
+fn an_ended_run_is_not_restarted() {
+    let mut play = Play::started();
+    play.says("done");
+    assert_eq!(
+        play.attempt(Input::Restart { cause: RestartCause::Process, error: None }),
+        Err(Refused::Ended)
+    );
+}
