@@ -20,6 +20,7 @@ pub mod executor;
 pub mod run;
 pub mod supervisor;
 
+pub use run::jitter;
 pub use supervisor::{Ended, Supervisor};
 
 /// What every actor of a process works with.

@@ -1,3 +1,11 @@
 //! Puts the parts together: from configuration and input to a supervisor at work.
+//!
+//! The only place that names a concrete store, provider or tool set.
 
+pub mod batch;
+pub mod conversation;
+pub mod herder;
 pub mod input;
+pub mod models;
+pub mod state;
+pub mod tools;

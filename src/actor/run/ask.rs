@@ -207,8 +207,8 @@ fn error(class: FaultClass, message: &str) -> ModelError {
     ModelError { class, message: message.to_owned(), retry_after: None }
 }
 
-/// Spreads the retries of runs that failed together.
-pub(crate) fn jitter() -> f64 {
+/// A number in `0.0..1.0` that spreads what would otherwise happen at the same time.
+pub fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(0_u8);
     #[expect(clippy::cast_precision_loss, reason = "53 bits are plenty to spread retries")]

@@ -27,7 +27,7 @@ mod message;
 mod step;
 mod timer;
 
-pub(crate) use ask::jitter;
+pub use ask::jitter;
 pub use judge::Offer;
 pub use message::RunMsg;
 use step::Progress;

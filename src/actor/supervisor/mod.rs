@@ -15,7 +15,7 @@ use crate::{
         run::{Input, Refused, Run},
         task::TaskSpec,
     },
-    store::StoreError,
+    store::{StoreError, Ticket},
 };
 
 mod message;
@@ -81,14 +81,29 @@ impl Supervisor {
     /// # Errors
     /// The task is refused, or the log did not take it; then nothing is run.
     pub async fn submit(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<Submitted, SubmitError> {
+        let (state, ticket) = self.record(run, spec)?;
+        self.services.store.durable(ticket).await?;
+        self.admit(state)
+    }
+
+    /// Takes a task on as [`Self::submit`] does, without waiting for the disk: for a submitter that can ask again. The run
+    /// does nothing that lasts before its task is on disk.
+    ///
+    /// # Errors
+    /// The task is refused, or the log is closed.
+    pub fn submit_soon(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<Submitted, SubmitError> {
+        let (state, _) = self.record(run, spec)?;
+        self.admit(state)
+    }
+
+    fn record(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<(Run, Ticket), SubmitError> {
         let mut state = Run::new(run);
         let facts = state.decide(Input::Submit(spec), self.services.clock.now())?;
         let ticket = self.services.store.append(run, Seq::START, &facts)?;
         for fact in &facts {
             state.evolve(fact);
         }
-        self.services.store.durable(ticket).await?;
-        self.admit(state)
+        Ok((state, ticket))
     }
 
     /// Takes up a run that is of record and has not ended.
@@ -184,11 +199,6 @@ fn end_without_actor(services: &Arc<Services>, root: &ActorRef<RootMsg>, mut run
         }
         let _ = root.cast(RootMsg::Ended(Ended { run: id, end }));
     });
-}
-
-/// Spreads what would otherwise happen at the same time.
-fn jitter() -> f64 {
-    super::run::jitter()
 }
 
 /// Jobs of an executor that must have ended before another one starts.

@@ -232,7 +232,7 @@ fn next_life(
     let now = services.clock.now();
     let said = || error.clone().unwrap_or_else(|| "the run's actor ended before the run".to_owned());
     let give_up = |breakage| (Input::GiveUp { breakage, error: said() }, Duration::ZERO);
-    match restart::decide(services.settings.restart, exit, run.idle_restarts(), now, super::jitter()) {
+    match restart::decide(services.settings.restart, exit, run.idle_restarts(), now, crate::actor::jitter()) {
         restart::Restart::After(delay) => (Input::Restart { cause: RestartCause::Actor, error }, delay),
         restart::Restart::Forbidden => give_up(Breakage::Panic),
         restart::Restart::TooMany => give_up(Breakage::RestartLimit),

@@ -5,6 +5,7 @@
 mod canonical;
 mod line;
 mod reconcile;
+mod retry;
 
 pub use canonical::{canonical, repair_surrogates};
 pub use line::{LineError, ScriptSource, TaskLine};
@@ -12,3 +13,4 @@ pub use reconcile::{
     Known, Latest, LatestState, Misfit, Plan, Resume, RetryFailed, Settled, StaleLines, Start, Wanted,
     reconcile,
 };
+pub use retry::{is_worth_a_retry, retry_delay};

@@ -1,0 +1,148 @@
+//! The journal of a batch: which tasks it has, and what is of record of their runs.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{BatchError, Options};
+use crate::{
+    app::{
+        input::InputTask,
+        state::State,
+    },
+    clock::Clock,
+    config::Durability,
+    domain::{
+        batch::{Known, Latest, LatestState, Plan, Wanted, reconcile},
+        id::BatchId,
+    },
+    store::{BatchRecord, EventStore, RunFilter, RunRecord, TaskRecord},
+};
+
+/// An open journal.
+pub struct Journal {
+    /// The state that it is.
+    pub state: State,
+    /// The batch in it.
+    pub batch: BatchId,
+    name: String,
+    is_new: bool,
+    /// The latest attempt at each task.
+    latest: BTreeMap<Arc<str>, RunRecord>,
+    known: Vec<TaskRecord>,
+}
+
+/// Where a batch's journal lies by itself: OUT's full name plus `.state`.
+pub fn beside(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".state");
+    PathBuf::from(name)
+}
+
+impl Journal {
+    /// Opens the journal in `folder`, or starts one; without a folder, one that ends with the process.
+    ///
+    /// # Errors
+    /// The folder is in use, or it holds something else than this batch, or OUT was not derived from it.
+    pub async fn open(folder: Option<&Path>, out: Option<&Path>, durability: Durability) -> Result<Self, BatchError> {
+        let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
+        if let (Some(out), Some(folder)) = (out, folder)
+            && !folder.join("log.db").exists()
+            && out.metadata().is_ok_and(|facts| facts.len() > 0)
+        {
+            return Err(BatchError::OutWithoutJournal { out: out.display().to_string(), journal: name });
+        }
+        let state = match folder {
+            Some(folder) => State::to_write(folder, durability)?,
+            None => State::in_memory(),
+        };
+        let batches = state.store.batches().await?;
+        let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
+        let (batch, is_new) = match batches.as_slice() {
+            [] if state.store.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await?.is_empty() => {
+                (BatchId::new(uuid::Uuid::now_v7()), true)
+            }
+            [] => return Err(other("runs that are of no batch".to_owned())),
+            [one] => (one.id, false),
+            many => return Err(other(format!("{} batches", many.len()))),
+        };
+        let mut latest: BTreeMap<Arc<str>, RunRecord> = BTreeMap::new();
+        for record in state.store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
+            let Some(task) = record.task_id.clone() else { continue };
+            if latest.get(&task).is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run)) {
+                latest.insert(task, record);
+            }
+        }
+        let known = state.store.tasks(batch).await?;
+        Ok(Self { state, batch, name, is_new, latest, known })
+    }
+
+    /// Compares the input with what is of record.
+    ///
+    /// # Errors
+    /// Lines that changed, or are missing.
+    pub fn plan(&self, tasks: &[InputTask], chosen: &[usize], options: &Options) -> Result<Plan, BatchError> {
+        let mut wanted: Vec<Wanted> = tasks
+            .iter()
+            .map(|task| Wanted { id: task.id.clone(), hash: task.hash.clone(), selected: false })
+            .collect();
+        for place in chosen {
+            if let Some(task) = wanted.get_mut(*place) {
+                task.selected = true;
+            }
+        }
+        let known: Vec<Known> = self
+            .known
+            .iter()
+            .map(|task| Known {
+                id: task.task_id.clone(),
+                hash: task.hash.clone(),
+                latest: self.latest.get(&task.task_id).map(|record| Latest {
+                    run: record.run,
+                    attempt: record.attempt,
+                    state: record.end.as_ref().map_or(LatestState::Open, |end| LatestState::Ended(end.outcome)),
+                }),
+            })
+            .collect();
+        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed);
+        let mut plan = plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })?;
+        // The plan follows the input; tasks start in the order in which they were chosen.
+        let order: BTreeMap<usize, usize> = chosen.iter().enumerate().map(|(at, place)| (*place, at)).collect();
+        plan.start.sort_by_key(|start| order.get(&start.task).copied());
+        plan.resume.sort_by_key(|resume| order.get(&resume.task).copied());
+        Ok(plan)
+    }
+
+    /// Records the batch and its tasks; returns once that is on disk.
+    ///
+    /// # Errors
+    /// The log did not take it.
+    pub async fn record(&mut self, tasks: &[InputTask], options: &Options, clock: &dyn Clock) -> Result<(), BatchError> {
+        let store: &Arc<dyn EventStore> = &self.state.store;
+        let hashes: BTreeMap<&str, &str> = self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect();
+        let changed: Vec<TaskRecord> = tasks
+            .iter()
+            .filter(|task| hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash))
+            .map(|task| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
+            .collect();
+        if !self.is_new && changed.is_empty() {
+            return Ok(());
+        }
+        let record = BatchRecord {
+            id: self.batch,
+            name: options.name.clone(),
+            created_at: clock.now(),
+            options: serde_json::json!({ "retries": options.retries, "keep_order": options.keep_order }).to_string(),
+        };
+        let ticket = store.record_batch(record, changed)?;
+        store.durable(ticket).await?;
+        Ok(())
+    }
+
+    /// The latest attempt at a task, as of the opening of the journal.
+    pub fn latest(&self, task: &str) -> Option<&RunRecord> {
+        self.latest.get(task)
+    }
+}

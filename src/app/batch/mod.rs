@@ -1,0 +1,142 @@
+//! A batch: the tasks of one input, their runs in one journal, one result line for each.
+//!
+//! The journal is the truth and the results are derived from it, so the same command goes on wherever an earlier one
+//! stopped. Input is read and checked, and compared with the journal, before anything runs or changes.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::domain::{
+    batch::{Misfit, RetryFailed, StaleLines},
+    id::RunId,
+    outcome::Outcome,
+    usage::Usage,
+};
+
+mod drive;
+mod journal;
+mod results;
+
+pub use drive::{Batch, Stopper};
+pub use journal::Journal;
+pub use results::{ResultLine, Results};
+
+/// How a batch is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the batch is called in its journal: for a file, its name.
+    pub name: String,
+    /// Where the results go; absent: to the standard output.
+    pub out: Option<PathBuf>,
+    /// Runs that have a slot at once.
+    pub concurrency: usize,
+    /// New attempts that a task gets by itself.
+    pub retries: u32,
+    /// Which ended tasks get another attempt now.
+    pub retry_failed: RetryFailed,
+    /// What becomes of a task whose line changed.
+    pub stale_lines: StaleLines,
+    /// When to give up on the whole batch.
+    pub halt: Option<Halt>,
+    /// Results in the order of the input.
+    pub keep_order: bool,
+    /// Results with the whole conversation.
+    pub with_messages: bool,
+    /// How long runs may go on after the first signal.
+    pub drain: Duration,
+}
+
+/// When to give up on a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Halt {
+    /// What becomes of the runs that are live.
+    pub how: HaltHow,
+    /// How many failures are too many.
+    pub after: HaltAfter,
+}
+
+/// See [`Halt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HaltHow {
+    /// They go on to their end; no new one starts.
+    Soon,
+    /// They are interrupted, and go on when the batch is run again.
+    Now,
+}
+
+/// See [`Halt`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HaltAfter {
+    /// This many tasks that are not done.
+    Count(usize),
+    /// This share of all chosen tasks, in percent.
+    Percent(f64),
+}
+
+impl Halt {
+    /// Whether `failed` of `total` tasks are too many.
+    #[expect(clippy::cast_precision_loss, reason = "a share of tasks needs no more digits than a float has")]
+    pub fn is_due(&self, failed: usize, total: usize) -> bool {
+        failed > 0
+            && match self.after {
+                HaltAfter::Count(limit) => failed >= limit,
+                HaltAfter::Percent(limit) => failed as f64 * 100.0 >= limit * total as f64,
+            }
+    }
+}
+
+/// What happens in a batch, for whoever shows it.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A task got its run.
+    Submitted(RunId),
+    /// A run ended, and another attempt at its task will follow after this long.
+    Retrying(Outcome, Duration),
+    /// A task is settled.
+    Settled(Outcome, Usage),
+    /// No new task starts any more.
+    Stopping,
+}
+
+/// What came of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Chosen tasks by the outcome of their latest attempt.
+    pub settled: Vec<Outcome>,
+    /// Chosen tasks that have not ended: they go on, or start, when the batch is run again.
+    pub unfinished: usize,
+    /// Too many tasks were not done.
+    pub halted: bool,
+}
+
+impl Report {
+    /// Whether every chosen task is done.
+    pub fn all_done(&self) -> bool {
+        self.unfinished == 0 && self.settled.iter().all(|outcome| *outcome == Outcome::Done)
+    }
+}
+
+/// Why a batch cannot be run. Nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    #[error(transparent)]
+    State(#[from] super::state::StateError),
+    #[error("{journal}: the journal does not fit the input: {source}")]
+    Misfit { journal: String, source: Misfit },
+    #[error("{journal}: holds runs of another kind than this batch's ({what}); name another OUT or --state")]
+    OtherBatch { journal: String, what: String },
+    #[error("{out}: has content but no journal beside it ({journal}); move it away or name another OUT")]
+    OutWithoutJournal { out: String, journal: String },
+    #[error(transparent)]
+    Start(#[from] super::herder::StartError),
+    #[error(transparent)]
+    Store(#[from] crate::store::StoreError),
+    #[error("{out}: cannot be written: {source}")]
+    Out { out: String, source: std::io::Error },
+}
+
+impl BatchError {
+    /// Whether the journal is at fault, and not the input or the machine.
+    pub const fn is_misfit(&self) -> bool {
+        matches!(self, Self::Misfit { .. } | Self::OtherBatch { .. } | Self::OutWithoutJournal { .. })
+    }
+}

@@ -1,0 +1,117 @@
+//! herder at work: a supervisor over a state, put together from a configuration.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use super::{
+    models::{self, ModelsError},
+    state::State,
+    tools::{self, ToolsError},
+};
+use crate::{
+    actor::{Live, Services, Settings, Supervisor},
+    clock::SystemClock,
+    config::{
+        Config,
+        policies::{self, PolicyError},
+    },
+    domain::policy::Verdict,
+    tool::workspace::Workspaces,
+};
+
+/// Live deltas that a watcher may be behind before it misses some. A watcher that reads at all is never that far behind.
+const LIVE_BACKLOG: usize = 4_096;
+
+/// herder at work.
+pub struct Herder {
+    /// The handle of its actors.
+    pub supervisor: Supervisor,
+    state: State,
+}
+
+/// Why herder cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Models(#[from] ModelsError),
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("policy {policy:?}: {what}; the tools are: {tools}")]
+    PolicyTool { policy: String, what: String, tools: String },
+    #[error("the actors could not be started")]
+    Actors(#[source] ractor::SpawnErr),
+}
+
+impl Herder {
+    /// Starts herder over `state`, for tasks that ask these models.
+    ///
+    /// # Errors
+    /// Something that the configuration names is not to be had; nothing was run.
+    pub async fn start<'a>(
+        config: &Config,
+        state: State,
+        model_names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, StartError> {
+        let toolbox = tools::toolbox(config, state.spill_root())?;
+        let policy = policies::load(&config.defaults.policy)?;
+        let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
+        if let Some(unknown) = policy.unknown_tools(&names).first() {
+            return Err(StartError::PolicyTool {
+                policy: config.defaults.policy.clone(),
+                what: unknown.to_string(),
+                tools: names.join(", "),
+            });
+        }
+        let services = Arc::new(Services {
+            store: state.store.clone(),
+            clock: Arc::new(SystemClock),
+            models: models::models(config, model_names)?,
+            toolbox,
+            policy,
+            workspaces: Workspaces::new(config.tools.read_roots.clone()),
+            live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
+            settings: settings(config),
+        });
+        let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;
+        Ok(Self { supervisor, state })
+    }
+
+    /// The state that it works on.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Tools that tasks name, or all, which the policy lets do nothing because nobody is there to ask.
+    pub fn tools_for_want_of_a_person<'a>(&self, named: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let services = self.supervisor.services();
+        let asks = |name: &&str| {
+            let tool = services.toolbox.get(name);
+            tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Ask)
+        };
+        named.into_iter().filter(asks).map(str::to_owned).collect()
+    }
+
+    /// Waits until what was handed to the log is on disk, and closes it. The supervisor has been drained before.
+    pub async fn close(self) {
+        self.state.close().await;
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let defaults = Settings::default();
+    let grace = config.supervisor.grace();
+    Settings {
+        max_live_runs: config.supervisor.max_live_runs.get(),
+        max_running_calls: config.tools.max_parallel.get(),
+        shards: config.supervisor.shards().get(),
+        restart: config.supervisor.restart,
+        stall: config.timeouts.stall(),
+        turn: config.timeouts.turn().unwrap_or(defaults.turn),
+        tool: config.timeouts.tool(),
+        stuck: grace + std::time::Duration::from_secs(10),
+        drain: config.supervisor.drain(),
+    }
+}

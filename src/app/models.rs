@@ -1,0 +1,69 @@
+//! The models that a configuration and its tasks name, each with the provider that serves it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    config::{self, Config, ConfigError, Provider},
+    model::{
+        Model, ModelProvider, Models, Secret,
+        http::{self, SetupError},
+        openai::{OpenAi, Profile, Settings},
+        scripted::Scripted,
+    },
+};
+
+/// Why a model cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelsError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("model {name:?}: {source}")]
+    Setup { name: String, source: SetupError },
+}
+
+/// Sets up the models of these names. Those of one server share its connections.
+///
+/// # Errors
+/// The first model that is not configured, or whose server cannot be set up.
+pub fn models<'a>(config: &Config, names: impl IntoIterator<Item = &'a str>) -> Result<Models, ModelsError> {
+    let scripted: Arc<dyn ModelProvider> = Arc::new(Scripted::default());
+    let mut client = None;
+    let mut models = Models::default();
+    for name in names {
+        if models.get(name).is_some() {
+            continue;
+        }
+        let model = config.model(name)?;
+        let provider = match model.provider {
+            Provider::Scripted => scripted.clone(),
+            Provider::Openai => {
+                let failed = |source| ModelsError::Setup { name: name.to_owned(), source };
+                let client = match &client {
+                    Some(client) => reqwest::Client::clone(client),
+                    None => client.insert(http::client().map_err(failed)?).clone(),
+                };
+                Arc::new(OpenAi::new(client, settings(&model)).map_err(failed)?)
+            }
+        };
+        models.insert(Model {
+            name: name.into(),
+            wire_name: model.model.as_str().into(),
+            provider,
+            context_tokens: model.context_window.map(u64::from),
+            max_output_tokens: model.max_output_tokens,
+        });
+    }
+    Ok(models)
+}
+
+fn settings(model: &config::Model) -> Settings {
+    let headers: BTreeMap<String, String> =
+        model.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+    Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: Secret::new(model.api_key.as_ref().map_or("", config::Secret::expose)),
+        headers,
+        extra_body: model.extra_body.clone(),
+        profile: Profile::default(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Where runs are kept: a state folder, to write to or to read beside whoever writes.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    config::Durability,
+    domain::id::RunId,
+    store::{
+        EventStore, RunFilter, RunRecord, StoreError,
+        folder::{FolderError, StateFolder},
+        memory::MemoryStore,
+        sqlite::{self, OpenError, SqliteStore},
+    },
+};
+
+/// An open state.
+pub struct State {
+    /// The log.
+    pub store: Arc<dyn EventStore>,
+    /// The folder that it lies in; absent for one that is only in memory.
+    pub folder: Option<StateFolder>,
+    sqlite: Option<Arc<SqliteStore>>,
+}
+
+/// Why a state cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Log(#[from] OpenError),
+}
+
+/// How long a reader waits for a writer in its way.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+impl State {
+    /// A state that ends with the process.
+    pub fn in_memory() -> Self {
+        Self { store: Arc::new(MemoryStore::default()), folder: None, sqlite: None }
+    }
+
+    /// Opens the folder to write to, and makes it if there is none.
+    ///
+    /// # Errors
+    /// Another process writes to it, or it is no state folder.
+    pub fn to_write(path: &Path, durability: Durability) -> Result<Self, StateError> {
+        let folder = StateFolder::open_for_writing(path)?;
+        let durability = match durability {
+            Durability::Power => sqlite::Durability::Power,
+            Durability::Process => sqlite::Durability::Process,
+        };
+        let options = sqlite::Options { durability, ..sqlite::Options::default() };
+        let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store) })
+    }
+
+    /// Opens the folder to read, also while another process writes to it.
+    ///
+    /// # Errors
+    /// It is no state folder, or nothing was written to it yet.
+    pub fn to_read(path: &Path) -> Result<Self, StateError> {
+        let folder = StateFolder::open_for_reading(path)?;
+        let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
+        let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store) })
+    }
+
+    /// Where outputs go that are too long for the log.
+    pub fn spill_root(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.path().join("spill"))
+    }
+
+    /// Writes what was handed over and closes the log.
+    pub async fn close(self) {
+        if let Some(store) = self.sqlite {
+            // Only a panic of the store's own thread could be lost here, and it has told of itself.
+            let _ = tokio::task::spawn_blocking(move || store.close()).await;
+        }
+    }
+}
+
+/// Where `run` keeps its runs if nobody says otherwise: `$XDG_STATE_HOME/herder`, or what is customary in its place.
+pub fn default_folder() -> Option<PathBuf> {
+    let dirs = directories::ProjectDirs::from("", "", "herder")?;
+    Some(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).to_path_buf())
+}
+
+/// Why a name stands for no single run.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error("no run or task is called {0:?}; `herder ls` shows what there is")]
+    None(String),
+    #[error("{name:?} is the beginning of {count} run ids; give more of it")]
+    Many { name: String, count: usize },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Finds a run by its id, a unique beginning of its id, or its task's id (then the latest attempt).
+///
+/// # Errors
+/// There is none, or there are several.
+pub async fn find(store: &dyn EventStore, name: &str) -> Result<RunRecord, FindError> {
+    let by_task = RunFilter { task_id: Some(name.to_owned()), ..RunFilter::default() };
+    if let Some(latest) = store.runs(by_task).await?.into_iter().max_by_key(|record| (record.attempt, record.run)) {
+        return Ok(latest);
+    }
+    if name.is_empty() {
+        return Err(FindError::None(name.to_owned()));
+    }
+    let by_id = RunFilter { id_prefix: Some(name.to_ascii_lowercase()), ..RunFilter::default() };
+    let mut found = store.runs(by_id).await?;
+    match (found.len(), found.pop()) {
+        (1, Some(record)) => Ok(record),
+        (0, _) | (_, None) => Err(FindError::None(name.to_owned())),
+        (count, Some(_)) => Err(FindError::Many { name: name.to_owned(), count }),
+    }
+}
+
+/// A new name for a run: a UUID v7, so that names sort by age.
+pub fn new_run() -> RunId {
+    RunId::new(uuid::Uuid::now_v7())
+}
