@@ -89,9 +89,11 @@ async fn by_dropping_the_stream() {
 #[tokio::test]
 async fn a_server_that_hangs_after_its_answer_holds_nothing_up() {
     let whole = format!("{}data: [DONE]\n\n", events(&[chunk(&json!({"content": "all"}), Some("stop"))]));
-    let server = Server::start(move |_| Answer::Raw(vec![Step::Bytes(whole.clone().into_bytes()), Step::Hang])).await;
+    let server =
+        Server::start(move |_| Answer::Raw(vec![Step::Bytes(whole.clone().into_bytes()), Step::Hang])).await;
     let start = Instant::now();
-    let said = hear(provider(&server, Settings::default()).stream(request("go"), CancellationToken::new())).await;
+    let said =
+        hear(provider(&server, Settings::default()).stream(request("go"), CancellationToken::new())).await;
     assert_eq!(said.text, "all");
     assert!(start.elapsed() < SOON);
     server.closed().await;

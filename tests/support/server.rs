@@ -55,7 +55,7 @@ pub(crate) enum Step {
 /// What the server insists on, beside the protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// The key that a request must carry.
+    /// The key that a request must carry; none: any will do.
     pub(crate) key: Option<String>,
     /// Whether a message may carry reasoning.
     pub(crate) reasoning: bool,
@@ -91,7 +91,10 @@ impl Server {
     }
 
     /// The same, with more rules.
-    pub(crate) async fn strict(rules: Rules, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn strict(
+        rules: Rules,
+        answer: impl Fn(&Value) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -178,7 +181,8 @@ impl Shared {
     fn judge(&self, request: &Received) -> Answer {
         let refuse = |status: u16, message: String| {
             self.refusals.lock().unwrap().push(message.clone());
-            let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string();
+            let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}})
+                .to_string();
             Answer::Status { status, headers: vec![("content-type", "application/json".to_owned())], body }
         };
         let line = request.head.lines().next().unwrap_or_default();
@@ -186,7 +190,7 @@ impl Shared {
             return refuse(404, format!("no such place: {line}"));
         }
         let wanted = self.rules.key.as_ref().map(|key| format!("Bearer {key}"));
-        if wanted.as_deref() != request.header("authorization") {
+        if wanted.is_some() && wanted.as_deref() != request.header("authorization") {
             return refuse(401, "wrong key".to_owned());
         }
         if request.header("content-type") != Some("application/json") {
@@ -254,12 +258,16 @@ impl Connection {
 
     async fn whole(&mut self, status: u16, headers: &[(&str, String)], body: &str) -> Option<()> {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("HTTP/1.1 {status} Said So\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let head =
+            format!("HTTP/1.1 {status} Said So\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         self.write(head.as_bytes()).await
     }
 
     async fn steps(&mut self, steps: Vec<Step>) -> Option<()> {
-        self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+        self.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+        )
+        .await?;
         for step in steps {
             match step {
                 Step::Bytes(bytes) => {
