@@ -69,6 +69,7 @@ struct Shared {
     requests: watch::Sender<Vec<Arc<Value>>>,
     refusals: Mutex<Vec<String>>,
     open: watch::Sender<usize>,
+    chunks: watch::Sender<usize>,
 }
 
 /// The server; it ends when it is dropped.
@@ -103,6 +104,7 @@ impl Server {
             requests: watch::Sender::default(),
             refusals: Mutex::default(),
             open: watch::Sender::default(),
+            chunks: watch::Sender::default(),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Self { address, shared, task }
@@ -129,6 +131,12 @@ impl Server {
         timeout(DEADLINE, requests.wait_for(|requests| requests.len() >= count)).await.unwrap().unwrap();
     }
 
+    /// Waits until so many chunks of streams are sent.
+    pub(crate) async fn sent(&self, count: usize) {
+        let mut chunks = self.shared.chunks.subscribe();
+        timeout(DEADLINE, chunks.wait_for(|chunks| *chunks >= count)).await.unwrap().unwrap();
+    }
+
     /// Waits until no connection is open.
     pub(crate) async fn closed(&self) {
         let mut open = self.shared.open.subscribe();
@@ -149,7 +157,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         shared.open.send_modify(|open| *open += 1);
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            let mut connection = Connection { stream, read: Vec::new() };
+            let mut connection = Connection { stream, read: Vec::new(), chunks: &shared.chunks };
             while let Some(request) = connection.request().await {
                 if connection.answer(shared.judge(&request)).await.is_none() {
                     break;
@@ -208,13 +216,14 @@ impl Shared {
     }
 }
 
-struct Connection {
+struct Connection<'a> {
     stream: TcpStream,
+    chunks: &'a watch::Sender<usize>,
     /// What came and is not used yet.
     read: Vec<u8>,
 }
 
-impl Connection {
+impl Connection<'_> {
     /// The next request; none at the end of the connection.
     async fn request(&mut self) -> Option<Received> {
         let end = loop {
@@ -275,6 +284,7 @@ impl Connection {
                     chunk.extend(bytes);
                     chunk.extend(b"\r\n");
                     self.write(&chunk).await?;
+                    self.chunks.send_modify(|chunks| *chunks += 1);
                 }
                 // A client that goes away ends the wait.
                 Step::Wait(time) => tokio::select! {
