@@ -133,7 +133,7 @@ fn tell(request: &Request, reply: Option<&ScriptedReply>, at_the_end: AtTheEnd) 
     match (reply, at_the_end) {
         (Some(ScriptedReply { fault: Some(Fault::Status(fault)), .. }), _) => {
             let body = fault.body.as_deref().unwrap_or_default();
-            let retry_after = fault.retry_after_s.map(Duration::from_secs);
+            let retry_after = fault.retry_after_s.filter(|wait| *wait > 0).map(Duration::from_secs);
             (Vec::new(), Ending::Fails(fault::from_status(fault.status, body, retry_after)))
         }
         // What the script says before the silence has been said.
