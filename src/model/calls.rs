@@ -136,7 +136,11 @@ impl Slot {
 mod tests {
     use super::*;
 
+    /// A piece: index, id, name, arguments.
     type Row = (Option<i64>, &'static str, &'static str, &'static str);
+    /// A call: id, name, arguments.
+    type Made = (&'static str, &'static str, &'static str);
+    type Case = (&'static str, &'static [&'static [Row]], &'static [Made]);
 
     fn assemble(deltas: &[&[Row]]) -> Vec<(String, String, String)> {
         let mut calls = Calls::default();
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn pieces_become_the_calls_that_were_meant() {
-        let table: &[(&str, &[&[Row]], &[(&str, &str, &str)])] = &[
+        let table: &[Case] = &[
             (
                 "no index, new ids",
                 &[&[(None, "a", "read", "{1}")], &[(None, "b", "read", "{2}")]],

@@ -54,13 +54,14 @@ pub(crate) fn exchange(
     secret: Secret,
     cancel: CancellationToken,
 ) -> BoxStream<'static, Result<Delta, ModelError>> {
-    let exchange = Exchange {
+    // Boxed, since it is handed on with every delta.
+    let exchange = Box::new(Exchange {
         phase: Phase::Asking(request),
-        reading: Reading { codec, decoder: Decoder::default(), out: Deltas::new() },
+        reading: Reading::new(codec),
         failure: None,
         secret,
         cancel,
-    };
+    });
     stream::unfold(exchange, Exchange::next).fuse().boxed()
 }
 
@@ -82,14 +83,14 @@ enum Phase {
 }
 
 /// What has become of the body so far.
-struct Reading<C> {
+pub(crate) struct Reading<C> {
     codec: C,
     decoder: Decoder,
-    out: Deltas,
+    pub(crate) out: Deltas,
 }
 
 impl<C: Codec> Exchange<C> {
-    async fn next(mut self) -> Option<(Result<Delta, ModelError>, Self)> {
+    async fn next(mut self: Box<Self>) -> Option<(Result<Delta, ModelError>, Box<Self>)> {
         loop {
             if let Some(delta) = self.reading.out.pop_front() {
                 return Some((Ok(delta), self));
@@ -166,15 +167,24 @@ impl<C: Codec> Reading<C> {
         Ok(if flow == Flow::Done { Phase::Ending(response) } else { Phase::Answering(response) })
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<Flow, ModelError> {
+    pub(crate) fn new(codec: C) -> Self {
+        Self { codec, decoder: Decoder::default(), out: Deltas::new() }
+    }
+
+    /// Takes a chunk of a stream.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Flow, ModelError> {
         let Self { codec, decoder, out } = self;
         decoder.feed(bytes, |event| codec.event(event, out))
     }
 
-    fn end(&mut self) -> Result<Flow, ModelError> {
+    /// Takes the end of a stream.
+    pub(crate) fn end(&mut self) -> Result<Flow, ModelError> {
         let Self { codec, decoder, out } = self;
-        if decoder.end(|event| codec.event(event, out))? == Flow::More {
-            codec.end(out)?;
+        match decoder.end(|event| codec.event(event, out)) {
+            Ok(Flow::Done) => {}
+            Ok(Flow::More) => codec.end(out)?,
+            // A torn event after an answer that was whole takes nothing from it.
+            Err(error) => codec.end(out).map_err(|_| error)?,
         }
         Ok(Flow::Done)
     }

@@ -32,7 +32,8 @@ pub use secret::Secret;
 /// Answers requests. One provider serves every run of the process that uses its account.
 pub trait ModelProvider: Send + Sync + 'static {
     /// Sends one request and streams the answer. [`Delta::Stop`] comes last; a stream that ends without it, or with
-    /// an error, gave no answer. The stream ends soon after `cancel` fires, at any await.
+    /// an error, gave no answer. Soon after `cancel` fires, at any await, the stream ends with
+    /// [`FaultClass::Cancelled`].
     fn stream(
         &self,
         request: Request,

@@ -125,7 +125,9 @@ impl Decoder {
         let flow = if self.data.is_empty() {
             Ok(Flow::More)
         } else {
-            let data: Cow<'_, str> = String::from_utf8_lossy(&self.data);
+            // The strict reading is the fast one.
+            let data = str::from_utf8(&self.data)
+                .map_or_else(|_| String::from_utf8_lossy(&self.data), Cow::Borrowed);
             on(Event { name: &self.name, data: &data })
         };
         self.data.clear();
@@ -190,6 +192,11 @@ mod tests {
     fn an_event_that_lacks_only_its_blank_line_counts_at_the_end() {
         assert_eq!(datas("data: a\n\ndata: b"), ["a", "b"]);
         assert_eq!(datas("data: a\n\ndata: b\n"), ["a", "b"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        assert_eq!(events(&[b"data: a\xFFb\n\n"])[0].1, "a\u{FFFD}b");
     }
 
     #[test]

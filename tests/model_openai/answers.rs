@@ -19,7 +19,10 @@ fn piece(piece: Value) -> Value {
 }
 
 fn calls(calls: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
-    calls.iter().map(|(id, name, arguments)| ((*id).to_owned(), (*name).to_owned(), (*arguments).to_owned())).collect()
+    calls
+        .iter()
+        .map(|(id, name, arguments)| ((*id).to_owned(), (*name).to_owned(), (*arguments).to_owned()))
+        .collect()
 }
 
 /// Streams events that end with the finish reason, and expects the calls.
@@ -34,9 +37,7 @@ async fn gives(what: &str, mut stream: Vec<Value>, finish: Option<&str>, expecte
 async fn calls_are_put_together_whatever_the_server_leaves_out_or_repeats() {
     let done = Some("tool_calls");
     let two = [("c_a", "read", r#"{"path":"1"}"#), ("c_b", "read", r#"{"path":"2"}"#)];
-    let whole = |id: &str, path: &str| {
-        json!({"id": id, "type": "function", "function": {"name": "read", "arguments": format!(r#"{{"path":"{path}"}}"#)}})
-    };
+    let whole = |id: &str, path: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": format!(r#"{{"path":"{path}"}}"#)}});
     gives("no index", vec![piece(whole("c_a", "1")), piece(whole("c_b", "2"))], done, &two).await;
     let one_delta = chunk(&json!({"tool_calls": [whole("c_a", "1"), whole("c_b", "2")]}), None);
     gives("no index, one delta", vec![one_delta], done, &two).await;
@@ -76,7 +77,9 @@ async fn calls_are_put_together_whatever_the_server_leaves_out_or_repeats() {
     .await;
     gives(
         "arguments as an object",
-        vec![piece(json!({"index": 0, "id": "c_a", "function": {"name": "bash", "arguments": {"command": "ok"}}}))],
+        vec![piece(
+            json!({"index": 0, "id": "c_a", "function": {"name": "bash", "arguments": {"command": "ok"}}}),
+        )],
         done,
         &[("c_a", "bash", r#"{"command":"ok"}"#)],
     )
@@ -104,9 +107,7 @@ async fn calls_count_whatever_the_finish_reason_says() {
 
 #[tokio::test]
 async fn sixty_calls_and_a_monstrous_index_come_through() {
-    let call = |index: u64| {
-        json!({"index": index, "id": format!("c_{index}"), "function": {"name": "read", "arguments": "{}"}})
-    };
+    let call = |index: u64| json!({"index": index, "id": format!("c_{index}"), "function": {"name": "read", "arguments": "{}"}});
     let indexes: Vec<u64> = (0..59).chain([4_000_000_000]).collect();
     let mut stream: Vec<Value> = indexes.iter().map(|index| piece(call(*index))).collect();
     stream.push(chunk(&json!({}), Some("tool_calls")));
@@ -125,7 +126,9 @@ async fn arguments_of_an_answer_that_ended_well_go_on_as_they_came() {
 
 #[tokio::test]
 async fn surrogate_halves_are_joined_or_replaced() {
-    let call = |arguments: &str| piece(json!({"index": 0, "id": "c_a", "function": {"name": "w", "arguments": arguments}}));
+    let call = |arguments: &str| {
+        piece(json!({"index": 0, "id": "c_a", "function": {"name": "w", "arguments": arguments}}))
+    };
     let (high, low) = (call(r#"{"c":"\ud83d"#), call(r#"\ude00"}"#));
     gives("joined", vec![high, low], Some("stop"), &[("c_a", "w", r#"{"c":"\ud83d\ude00"}"#)]).await;
     let lone = call(r#"{"c":"\ud83d"}"#);
@@ -144,7 +147,8 @@ async fn surrogate_halves_are_joined_or_replaced() {
 
 #[tokio::test]
 async fn chunks_without_choices_are_no_trouble_and_usage_counts_once() {
-    let spent = json!({"prompt_tokens": 21, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}});
+    let spent =
+        json!({"prompt_tokens": 21, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}});
     let said = ask(Answer::Stream(vec![
         json!({"id": "cmpl-1", "choices": [], "prompt_filter_results": []}),
         json!({"id": "cmpl-1", "usage": null}),
@@ -208,7 +212,8 @@ async fn a_call_cut_short_is_a_failure_and_never_a_call() {
         json!({"index": 0, "id": "c_a", "function": {"name": "write", "arguments": "{\"content\":\"first ha"}}),
     )]);
     let dropped = Answer::Raw(vec![Step::Bytes(torn.clone().into_bytes()), Step::Drop]);
-    for said in [ask_raw(&torn).await, ask(dropped).await, ask_raw(&format!("{torn}data: [DONE]\n\n")).await] {
+    for said in [ask_raw(&torn).await, ask(dropped).await, ask_raw(&format!("{torn}data: [DONE]\n\n")).await]
+    {
         assert_eq!((said.class(), said.calls, said.stop), (Some(FaultClass::Transient), Vec::new(), None));
     }
 }
@@ -236,8 +241,10 @@ async fn finish_reasons_without_calls_are_told_apart() {
 #[tokio::test]
 async fn reasoning_is_kept_apart_under_either_name() {
     for name in ["reasoning_content", "reasoning"] {
-        let said =
-            ask(Answer::Stream(vec![chunk(&json!({name: "hm"}), None), chunk(&json!({"content": "x"}), Some("stop"))]));
+        let said = ask(Answer::Stream(vec![
+            chunk(&json!({name: "hm"}), None),
+            chunk(&json!({"content": "x"}), Some("stop")),
+        ]));
         let said = said.await;
         assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("hm", "x"));
     }
@@ -246,7 +253,8 @@ async fn reasoning_is_kept_apart_under_either_name() {
 #[tokio::test]
 async fn an_answer_in_one_piece_is_an_answer() {
     let call = json!({"id": "c_a", "type": "function", "function": {"name": "list", "arguments": "{}"}});
-    let message = json!({"role": "assistant", "content": [{"type": "text", "text": "hi"}], "tool_calls": [call]});
+    let message =
+        json!({"role": "assistant", "content": [{"type": "text", "text": "hi"}], "tool_calls": [call]});
     let said = ask(Answer::Json(json!({
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],

@@ -11,8 +11,7 @@ use herder::{
         usage::Usage,
     },
     model::{
-        Delta, ModelError, ModelProvider as _, Request,
-        http,
+        Delta, ModelError, ModelProvider as _, Request, http,
         openai::{OpenAi, Settings},
     },
 };

@@ -38,19 +38,24 @@ async fn a_refusal_carries_its_class_its_words_and_its_wait() {
     assert_eq!(told, (FaultClass::RateLimit, "HTTP 429: slow", Some(Duration::from_secs(3))));
 
     let said = ask(status(502, &[("content-type", "text/html")], "<html>bad gateway</html>")).await;
-    assert_eq!((said.class(), said.message()), (Some(FaultClass::Transient), "HTTP 502: <html>bad gateway</html>"));
+    assert_eq!(
+        (said.class(), said.message()),
+        (Some(FaultClass::Transient), "HTTP 502: <html>bad gateway</html>")
+    );
 }
 
 #[tokio::test]
 async fn success_with_a_page_names_the_content_type() {
-    let said = ask(status(200, &[("content-type", "text/html; charset=utf-8")], "<html>sign in</html>")).await;
+    let said =
+        ask(status(200, &[("content-type", "text/html; charset=utf-8")], "<html>sign in</html>")).await;
     assert_eq!(said.class(), Some(FaultClass::Transient));
     assert!(said.message().contains("text/html"), "{}", said.message());
 }
 
 #[tokio::test]
 async fn an_error_inside_a_stream_is_an_error_and_what_came_before_it_is_kept() {
-    let inside = json!({"id": "cmpl-1", "choices": [], "error": {"code": 502, "message": "worker went away"}});
+    let inside =
+        json!({"id": "cmpl-1", "choices": [], "error": {"code": 502, "message": "worker went away"}});
     let in_choice = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": "server_error", "message": "worker went away"}}]});
     let bare = json!({"object": "error", "code": 503, "message": "worker went away"});
     for (event, class) in
@@ -71,7 +76,10 @@ async fn an_error_event_instead_of_an_answer_counts_like_its_status() {
     assert_eq!(said.class(), Some(FaultClass::Invalid));
     assert!(said.message().contains("invalid request"), "{}", said.message());
     let bare = ask_raw("event: error\ndata: out of memory\n\n").await;
-    assert_eq!((bare.class(), bare.message()), (Some(FaultClass::Transient), "error in the answer: out of memory"));
+    assert_eq!(
+        (bare.class(), bare.message()),
+        (Some(FaultClass::Transient), "error in the answer: out of memory")
+    );
     let whole = ask(Answer::Json(json!({"error": {"message": "no", "code": 401}}))).await;
     assert_eq!(whole.class(), Some(FaultClass::Auth));
 }
@@ -90,7 +98,8 @@ async fn what_is_no_json_and_what_is_endless_is_a_passing_fault() {
 async fn a_connection_that_fails_is_a_passing_fault() {
     let early = ask(Answer::Drop).await;
     let begun = chunk(&json!({"content": "par"}), None);
-    let midway = ask(Answer::Raw(vec![Step::Bytes(format!("data: {begun}\n\n").into_bytes()), Step::Drop])).await;
+    let midway =
+        ask(Answer::Raw(vec![Step::Bytes(format!("data: {begun}\n\n").into_bytes()), Step::Drop])).await;
     assert_eq!((early.class(), midway.class()), (Some(FaultClass::Transient), Some(FaultClass::Transient)));
     assert_eq!(midway.text, "par");
 
@@ -107,7 +116,9 @@ async fn a_wrong_key_is_said_and_never_shown() {
     let rules = Rules { key: Some("right".to_owned()), ..Rules::default() };
     let server = Server::strict(rules, |_| chat::text("hello")).await;
     let with = |key: &str| Settings { api_key: Secret::new(key), ..Settings::default() };
-    let ask = async |key: &str| hear(provider(&server, with(key)).stream(request("go"), CancellationToken::new())).await;
+    let ask = async |key: &str| {
+        hear(provider(&server, with(key)).stream(request("go"), CancellationToken::new())).await
+    };
     assert_eq!(ask("right").await.text, "hello");
     assert_eq!(ask("wrong").await.class(), Some(FaultClass::Auth));
     assert_eq!(ask("").await.class(), Some(FaultClass::Auth));
@@ -123,7 +134,11 @@ async fn an_error_of_any_length_is_quoted_in_short() {
     let mut stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
     let error = stream.next().await.unwrap().unwrap_err();
     assert_eq!(error.class, FaultClass::Overloaded);
-    assert!(error.message.len() < 1000 && error.message.starts_with("HTTP 503: xxx"), "{}", error.message.len());
+    assert!(
+        error.message.len() < 1000 && error.message.starts_with("HTTP 503: xxx"),
+        "{}",
+        error.message.len()
+    );
     drop(stream);
     server.closed().await;
 }

@@ -37,7 +37,8 @@ pub(crate) fn check(request: &Value, rules: &Rules) -> Result<(), String> {
         if role == "tool" {
             only(message, &["role", "tool_call_id", "content"]).map_err(|what| wrong(&what))?;
             let id = message["tool_call_id"].as_str().unwrap_or_default();
-            let asked = open.iter().position(|open| *open == id).ok_or_else(|| wrong("answers no open call"))?;
+            let asked =
+                open.iter().position(|open| *open == id).ok_or_else(|| wrong("answers no open call"))?;
             open.remove(asked);
             says(message).map_err(wrong)?;
             continue;
@@ -46,29 +47,32 @@ pub(crate) fn check(request: &Value, rules: &Rules) -> Result<(), String> {
             return Err(wrong("comes before every call is answered"));
         }
         match role {
-            "system" if at > 0 && messages[at - 1]["role"] != "system" => return Err(wrong("late system message")),
+            "system" if at > 0 && messages[at - 1]["role"] != "system" => {
+                return Err(wrong("late system message"));
+            }
             "system" | "user" => {
                 only(message, &["role", "content"]).map_err(|what| wrong(&what))?;
                 says(message).map_err(wrong)?;
             }
             "assistant" => {
-                let reasoning: &[&str] = if rules.reasoning { &["reasoning", "reasoning_content"] } else { &[] };
-                only(message, &[&["role", "content", "tool_calls"], reasoning].concat()).map_err(|what| wrong(&what))?;
-                match &message["tool_calls"] {
-                    Value::Null => says(message).map_err(wrong)?,
-                    Value::Array(calls) if !calls.is_empty() => {
-                        if !message["content"].is_null() {
-                            says(message).map_err(wrong)?;
-                        }
-                        for call in calls {
-                            let id = call_id(call).map_err(|what| wrong(&what))?;
-                            if !used.insert(id) {
-                                return Err(wrong(&format!("call id {id} was used before")));
-                            }
-                            open.push(id);
-                        }
+                let reasoning: &[&str] =
+                    if rules.reasoning { &["reasoning", "reasoning_content"] } else { &[] };
+                only(message, &[&["role", "content", "tool_calls"], reasoning].concat())
+                    .map_err(|what| wrong(&what))?;
+                let calls =
+                    message.get("tool_calls").map(|calls| calls.as_array().filter(|list| !list.is_empty()));
+                let calls = calls
+                    .map(|calls| calls.ok_or_else(|| wrong("tool_calls: not a list of calls")))
+                    .transpose()?;
+                if calls.is_none() || !message["content"].is_null() {
+                    says(message).map_err(wrong)?;
+                }
+                for call in calls.into_iter().flatten() {
+                    let id = call_id(call).map_err(|what| wrong(&what))?;
+                    if !used.insert(id) {
+                        return Err(wrong(&format!("call id {id} was used before")));
                     }
-                    _ => return Err(wrong("tool_calls: not a list of calls")),
+                    open.push(id);
                 }
             }
             _ => return Err(wrong("unknown role")),
@@ -79,13 +83,18 @@ pub(crate) fn check(request: &Value, rules: &Rules) -> Result<(), String> {
 
 fn tools(request: &Value) -> Result<(), String> {
     let Some(tools) = request.get("tools") else {
-        return if request.get("tool_choice").is_some() { Err("tool_choice without tools".to_owned()) } else { Ok(()) };
+        return if request.get("tool_choice").is_some() {
+            Err("tool_choice without tools".to_owned())
+        } else {
+            Ok(())
+        };
     };
     let tools = tools.as_array().filter(|tools| !tools.is_empty()).ok_or("tools: not a list of tools")?;
     let mut names = HashSet::new();
     for tool in tools {
         let name = tool["function"]["name"].as_str().unwrap_or_default();
-        let fits = tool["type"] == "function" && is_name(name) && tool["function"]["parameters"]["type"] == "object";
+        let fits =
+            tool["type"] == "function" && is_name(name) && tool["function"]["parameters"]["type"] == "object";
         if !fits || !names.insert(name) {
             return Err(format!("tools: {name:?} is wrong or there twice"));
         }
@@ -106,7 +115,8 @@ fn call_id(call: &Value) -> Result<&str, String> {
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
 fn says(message: &Value) -> Result<(), &'static str> {
@@ -116,7 +126,10 @@ fn says(message: &Value) -> Result<(), &'static str> {
 
 fn only(value: &Value, known: &[&str]) -> Result<(), String> {
     let fields = value.as_object().ok_or("not an object")?;
-    fields.keys().find(|key| !known.contains(&key.as_str())).map_or(Ok(()), |key| Err(format!("unknown field {key}")))
+    fields
+        .keys()
+        .find(|key| !known.contains(&key.as_str()))
+        .map_or(Ok(()), |key| Err(format!("unknown field {key}")))
 }
 
 /// One event of a stream.
@@ -189,14 +202,20 @@ impl Brain {
             rest.split_once(']').map(|(task, _)| task.to_owned())
         });
         let Some((task, plan)) = task.and_then(|task| self.plans.get_key_value(&task)) else {
-            return Answer::Status { status: 400, headers: Vec::new(), body: "no plan for this task".to_owned() };
+            return Answer::Status {
+                status: 400,
+                headers: Vec::new(),
+                body: "no plan for this task".to_owned(),
+            };
         };
         let turn = messages.iter().filter(|message| message["role"] == "assistant").count();
         match plan.turns.get(turn) {
             Some(asked) => {
                 let named = asked.iter().enumerate();
                 let list: Vec<_> = named
-                    .map(|(at, (tool, arguments))| (format!("{task}_{turn}_{at}"), tool.clone(), arguments.clone()))
+                    .map(|(at, (tool, arguments))| {
+                        (format!("{task}_{turn}_{at}"), tool.clone(), arguments.clone())
+                    })
                     .collect();
                 calls(&list)
             }

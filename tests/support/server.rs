@@ -55,7 +55,7 @@ pub(crate) enum Step {
 /// What the server insists on, beside the protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// The key that a request must carry.
+    /// The key that a request must carry; none: any will do.
     pub(crate) key: Option<String>,
     /// Whether a message may carry reasoning.
     pub(crate) reasoning: bool,
@@ -69,6 +69,7 @@ struct Shared {
     requests: watch::Sender<Vec<Arc<Value>>>,
     refusals: Mutex<Vec<String>>,
     open: watch::Sender<usize>,
+    chunks: watch::Sender<usize>,
 }
 
 /// The server; it ends when it is dropped.
@@ -91,7 +92,10 @@ impl Server {
     }
 
     /// The same, with more rules.
-    pub(crate) async fn strict(rules: Rules, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn strict(
+        rules: Rules,
+        answer: impl Fn(&Value) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -100,6 +104,7 @@ impl Server {
             requests: watch::Sender::default(),
             refusals: Mutex::default(),
             open: watch::Sender::default(),
+            chunks: watch::Sender::default(),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Self { address, shared, task }
@@ -126,6 +131,12 @@ impl Server {
         timeout(DEADLINE, requests.wait_for(|requests| requests.len() >= count)).await.unwrap().unwrap();
     }
 
+    /// Waits until so many chunks of streams are sent.
+    pub(crate) async fn sent(&self, count: usize) {
+        let mut chunks = self.shared.chunks.subscribe();
+        timeout(DEADLINE, chunks.wait_for(|chunks| *chunks >= count)).await.unwrap().unwrap();
+    }
+
     /// Waits until no connection is open.
     pub(crate) async fn closed(&self) {
         let mut open = self.shared.open.subscribe();
@@ -146,7 +157,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         shared.open.send_modify(|open| *open += 1);
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            let mut connection = Connection { stream, read: Vec::new() };
+            let mut connection = Connection { stream, read: Vec::new(), chunks: &shared.chunks };
             while let Some(request) = connection.request().await {
                 if connection.answer(shared.judge(&request)).await.is_none() {
                     break;
@@ -178,7 +189,8 @@ impl Shared {
     fn judge(&self, request: &Received) -> Answer {
         let refuse = |status: u16, message: String| {
             self.refusals.lock().unwrap().push(message.clone());
-            let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string();
+            let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}})
+                .to_string();
             Answer::Status { status, headers: vec![("content-type", "application/json".to_owned())], body }
         };
         let line = request.head.lines().next().unwrap_or_default();
@@ -186,7 +198,7 @@ impl Shared {
             return refuse(404, format!("no such place: {line}"));
         }
         let wanted = self.rules.key.as_ref().map(|key| format!("Bearer {key}"));
-        if wanted.as_deref() != request.header("authorization") {
+        if wanted.is_some() && wanted.as_deref() != request.header("authorization") {
             return refuse(401, "wrong key".to_owned());
         }
         if request.header("content-type") != Some("application/json") {
@@ -204,13 +216,14 @@ impl Shared {
     }
 }
 
-struct Connection {
+struct Connection<'a> {
     stream: TcpStream,
+    chunks: &'a watch::Sender<usize>,
     /// What came and is not used yet.
     read: Vec<u8>,
 }
 
-impl Connection {
+impl Connection<'_> {
     /// The next request; none at the end of the connection.
     async fn request(&mut self) -> Option<Received> {
         let end = loop {
@@ -254,12 +267,16 @@ impl Connection {
 
     async fn whole(&mut self, status: u16, headers: &[(&str, String)], body: &str) -> Option<()> {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("HTTP/1.1 {status} Said So\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let head =
+            format!("HTTP/1.1 {status} Said So\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         self.write(head.as_bytes()).await
     }
 
     async fn steps(&mut self, steps: Vec<Step>) -> Option<()> {
-        self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+        self.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+        )
+        .await?;
         for step in steps {
             match step {
                 Step::Bytes(bytes) => {
@@ -267,6 +284,7 @@ impl Connection {
                     chunk.extend(bytes);
                     chunk.extend(b"\r\n");
                     self.write(&chunk).await?;
+                    self.chunks.send_modify(|chunks| *chunks += 1);
                 }
                 // A client that goes away ends the wait.
                 Step::Wait(time) => tokio::select! {

@@ -202,3 +202,66 @@ fn told(error: &RawValue) -> ModelError {
 fn cut(message: &str) -> ModelError {
     ModelError::new(FaultClass::Transient, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::exchange::Reading;
+
+    const STREAM: &str = concat!(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"那 \\ud83d\\ude00\"}}]}\n\n",
+        ": ping\n\n",
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",",
+        "\"function\":{\"name\":\"write\",\"arguments\":\"{\\\"c\\\":\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"1}\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
+        "data: [DONE]\n\n",
+    );
+
+    fn decode(bytes: &[u8]) -> (Deltas, Result<Flow, ModelError>) {
+        let mut reading = Reading::new(Answer::default());
+        let flow = match reading.take(bytes) {
+            Ok(Flow::More) => reading.end(),
+            flow => flow,
+        };
+        (reading.out, flow)
+    }
+
+    #[test]
+    fn an_answer_cut_anywhere_gives_its_calls_whole_or_none() {
+        let call =
+            ProposedCall { id: Some("a".into()), name: "write".into(), arguments: r#"{"c":1}"#.to_owned() };
+        let last = [Delta::Call(call), Delta::Stop(Stop::ToolCalls)];
+        let finished = STREAM.find("\n\ndata: [DONE]").unwrap_or_default();
+        for cut in 0..=STREAM.len() {
+            let (mut out, end) = decode(&STREAM.as_bytes()[..cut]);
+            let told = out.split_off(out.len().saturating_sub(2));
+            assert_eq!((told == last, end.is_ok()), (cut >= finished, cut >= finished), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn work_on_a_call_is_progress_and_an_empty_piece_is_none() {
+        let told = |data: &str| {
+            let mut out = Deltas::new();
+            assert_eq!(Answer::default().event(Event { name: "", data }, &mut out), Ok(Flow::More));
+            Vec::from(out)
+        };
+        let piece =
+            |call: &str| format!(r#"{{"choices":[{{"delta":{{"content":"","tool_calls":[{call}]}}}}]}}"#);
+        let work = r#"{"index":0,"function":{"arguments":"{"}}"#;
+        assert_eq!(told(&piece(&format!("{work},{work}"))), [Delta::Progress]);
+        assert_eq!(told(&piece(r#"{"index":0,"id":"","function":{"name":"","arguments":""}}"#)), []);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_whatever_do_harm(noise in proptest::collection::vec(0_u8..=255, 0..64), at in 0..STREAM.len()) {
+            let mut bytes = STREAM.as_bytes().to_vec();
+            bytes.splice(at..at, noise);
+            let (out, end) = decode(&bytes);
+            let stops = out.iter().filter(|delta| matches!(delta, Delta::Stop(_))).count();
+            proptest::prop_assert_eq!(stops, usize::from(end.is_ok()));
+        }
+    }
+}

@@ -214,5 +214,123 @@ struct WireToolFunction<'a> {
 }
 
 #[cfg(test)]
-#[path = "encode_tests.rs"]
-mod tests;
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{
+        call::{Arguments, ToolResult},
+        id::CallId,
+        outcome::Stop,
+        task::Params,
+        usage::Usage,
+    };
+
+    fn encoded(request: &Request, profile: Profile) -> Value {
+        serde_json::from_slice(&body(request, profile, &Map::new()).unwrap()).unwrap()
+    }
+
+    fn assistant(text: &str, calls: Vec<ToolCall>) -> Message {
+        let reasoning = Some("hm".into());
+        let stop = Stop::EndTurn;
+        Message::Assistant(Arc::new(Reply {
+            text: text.into(),
+            reasoning,
+            calls,
+            stop,
+            usage: Usage::default(),
+            duration_us: 0,
+        }))
+    }
+
+    fn request(messages: Vec<Message>) -> Request {
+        let model = "m".into();
+        Request { model, messages, tools: Arc::new([]), params: Params::default(), script: None, reply: 0 }
+    }
+
+    #[test]
+    fn every_kind_of_message_has_its_form() {
+        let call = ToolCall {
+            id: CallId::new("c_a"),
+            provider_id: Some("dup".into()),
+            name: "read".into(),
+            arguments: Arguments::parse(r#"{ "path":"é\n" }"#).unwrap(),
+        };
+        let result = ToolResult {
+            call: CallId::new("c_a"),
+            ok: false,
+            output: "no such file".into(),
+            failure: None,
+            terminate: false,
+            timing: None,
+        };
+        let request = request(vec![
+            Message::System("rules".into()),
+            Message::User("go".into()),
+            assistant("", vec![call]),
+            Message::Tool(Arc::new(result)),
+            assistant("done", Vec::new()),
+        ]);
+        let function = json!({"name": "read", "arguments": "{ \"path\":\"é\\n\" }"});
+        let mut expected = json!({
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "rules"},
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "c_a", "type": "function", "function": function}]},
+                {"role": "tool", "tool_call_id": "c_a", "content": "no such file"},
+                {"role": "assistant", "content": "done"},
+            ],
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        });
+        assert_eq!(encoded(&request, Profile::default()), expected);
+
+        expected["messages"][2]["reasoning"] = "hm".into();
+        let profile = Profile { reasoning: SendReasoning::AsReasoning, ..Profile::default() };
+        assert_eq!(encoded(&request, profile), expected);
+    }
+
+    #[test]
+    fn tools_and_parameters_are_sent_where_there_are_any() {
+        let tool = ToolSpec {
+            name: "read".into(),
+            description: "Reads.".into(),
+            schema: Arc::new(json!({"type": "object", "properties": {}})),
+        };
+        let params = Params {
+            temperature: Some(0.5),
+            top_p: Some(0.9),
+            max_tokens: Some(100),
+            seed: Some(-1),
+            reasoning_effort: Some("low".to_owned()),
+            tool_choice: Some(json!("auto")),
+        };
+        let without = Request { params, ..request(Vec::new()) };
+        let with = Request { tools: Arc::new([tool]), ..without.clone() };
+        let profile = Profile { token_limit: TokenLimit::MaxCompletionTokens, ..Profile::default() };
+        let parameters = json!({"type": "object", "properties": {}});
+        let expected = json!({
+            "model": "m",
+            "messages": [],
+            "tools": [{
+                "type": "function",
+                "function": {"name": "read", "description": "Reads.", "parameters": parameters},
+            }],
+            "tool_choice": "auto",
+            "max_completion_tokens": 100,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "seed": -1,
+            "reasoning_effort": "low",
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        });
+        assert_eq!(encoded(&with, profile), expected);
+        let without = encoded(&without, Profile::default());
+        assert_eq!((&without["tools"], &without["tool_choice"]), (&Value::Null, &Value::Null));
+        assert_eq!(without["max_tokens"], 100);
+    }
+}

@@ -1,7 +1,7 @@
 //! Chat Completions: the protocol that most servers speak, and all of them differently.
 //!
-//! Strict in what it sends, tolerant in what it takes: see [`encode`] and [`decode`]. Knows nothing of retries, rates,
-//! or the harness's verdict on a call.
+//! Strict in what it sends (`encode`), tolerant in what it takes (`decode`). Knows nothing of retries, rates, or the
+//! harness's verdict on a call.
 
 mod decode;
 mod encode;
