@@ -107,7 +107,9 @@ pub enum FindError {
 /// There is none, or there are several.
 pub async fn find(store: &dyn EventStore, name: &str) -> Result<RunRecord, FindError> {
     let by_task = RunFilter { task_id: Some(name.to_owned()), ..RunFilter::default() };
-    if let Some(latest) = store.runs(by_task).await?.into_iter().max_by_key(|record| (record.attempt, record.run)) {
+    if let Some(latest) =
+        store.runs(by_task).await?.into_iter().max_by_key(|record| (record.attempt, record.run))
+    {
         return Ok(latest);
     }
     if name.is_empty() {

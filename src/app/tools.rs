@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::{config::Config, tool::toolbox::{RegisterError, Toolbox}};
+use crate::{
+    config::Config,
+    tool::toolbox::{RegisterError, Toolbox},
+};
 
 /// Why the tools cannot be set up.
 #[derive(Debug, thiserror::Error)]

@@ -50,11 +50,7 @@ pub(super) fn submitted(at: i64, batch: Option<BatchId>, task_id: &str, attempt:
 }
 
 pub(super) fn turn(turn: u32) -> Fact {
-    Fact {
-        at: Timestamp::from_micros(turn.into()),
-        turn,
-        event: Event::TurnStart(TurnStart {}),
-    }
+    Fact { at: Timestamp::from_micros(turn.into()), turn, event: Event::TurnStart(TurnStart {}) }
 }
 
 pub(super) fn end() -> RunEnd {

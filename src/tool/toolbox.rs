@@ -72,7 +72,12 @@ impl Toolbox {
     ///
     /// # Errors
     /// What is wrong, in words that let the model correct itself.
-    pub fn check(&self, offered: &[Arc<str>], name: &str, arguments: &Value) -> Result<&Arc<dyn Tool>, (Failure, String)> {
+    pub fn check(
+        &self,
+        offered: &[Arc<str>],
+        name: &str,
+        arguments: &Value,
+    ) -> Result<&Arc<dyn Tool>, (Failure, String)> {
         let entry = self.tools.get(name).filter(|_| offered.iter().any(|one| **one == *name));
         let Some(Entry { tool, validator }) = entry else {
             let mut why = format!("no tool named {name} is registered");

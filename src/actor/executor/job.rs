@@ -25,7 +25,10 @@ use crate::{
         time::Timestamp,
     },
     telemetry::metric,
-    tool::{CallContext, Output, Started, workspace::{self, ChangeState}},
+    tool::{
+        CallContext, Output, Started,
+        workspace::{self, ChangeState},
+    },
 };
 
 /// How often a call is queued again because what it touches had moved.
@@ -122,7 +125,10 @@ async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reac
         }
     }
     let Ok(arguments) = serde_json::from_str(job.call.arguments.as_str()) else {
-        return Reached::End(Output::failed(Failure::InvalidArguments, "the arguments are not a JSON object"));
+        return Reached::End(Output::failed(
+            Failure::InvalidArguments,
+            "the arguments are not a JSON object",
+        ));
     };
     let context = CallContext {
         run: job.run,
@@ -139,7 +145,10 @@ async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reac
         Ok(Started::Ended(output)) => return Reached::End(output),
         Ok(Started::Moved(access)) if job.moves < MOVES => return Reached::Moved(access),
         Ok(Started::Moved(_)) => {
-            return Reached::End(Output::failed(Failure::Failed, "what the path names keeps changing; nothing was done"));
+            return Reached::End(Output::failed(
+                Failure::Failed,
+                "what the path names keeps changing; nothing was done",
+            ));
         }
         Err(_) => return Reached::End(panicked()),
     };
@@ -203,7 +212,10 @@ fn panicked() -> Output {
 }
 
 fn made_before(change: &FileChange) -> Output {
-    Output::ok(format!("done: {} has the content that this call gives it (made before an interruption)", change.path))
+    Output::ok(format!(
+        "done: {} has the content that this call gives it (made before an interruption)",
+        change.path
+    ))
 }
 
 fn unknown(change: &FileChange) -> Output {
@@ -225,7 +237,8 @@ impl Held {
     fn begin(services: &Services, job: &Job) -> Self {
         let granted_at = services.clock.now();
         let waited = granted_at.since(job.queued_at);
-        metrics::histogram!(metric::LOCK_WAIT_SECONDS, "effect" => job.decision.effect.as_str()).record(waited.as_secs_f64());
+        metrics::histogram!(metric::LOCK_WAIT_SECONDS, "effect" => job.decision.effect.as_str())
+            .record(waited.as_secs_f64());
         Self { granted_at, since: Instant::now(), waited }
     }
 

@@ -13,7 +13,11 @@ use tokio_util::{
 };
 
 use super::Services;
-use crate::domain::{call::ToolCall, id::{CallId, RunId}, schedule::{Schedule, Ticket}};
+use crate::domain::{
+    call::ToolCall,
+    id::{CallId, RunId},
+    schedule::{Schedule, Ticket},
+};
 
 mod job;
 mod message;
@@ -54,7 +58,12 @@ impl Actor for Executor {
         Ok(Queue { schedule, waiting: BTreeMap::new(), running: BTreeMap::new() })
     }
 
-    async fn handle(&self, me: ActorRef<ExecutorMsg>, message: ExecutorMsg, queue: &mut Queue) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<ExecutorMsg>,
+        message: ExecutorMsg,
+        queue: &mut Queue,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             ExecutorMsg::Submit(jobs) => jobs.into_iter().for_each(|job| queue.submit(job)),
             ExecutorMsg::Finished(ticket) => queue.free(ticket),

@@ -104,8 +104,12 @@ impl Asking {
         let answer = std::panic::AssertUnwindSafe(self.answer()).catch_unwind();
         let answer = match tokio::time::timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(error(FaultClass::Transient, "the model provider failed in a way that it should not")),
-            Err(_) => Err(error(FaultClass::Timeout, &format!("no whole answer within {} s", limit.as_secs()))),
+            Ok(Err(_)) => {
+                Err(error(FaultClass::Transient, "the model provider failed in a way that it should not"))
+            }
+            Err(_) => {
+                Err(error(FaultClass::Timeout, &format!("no whole answer within {} s", limit.as_secs())))
+            }
         };
         let duration = since.elapsed();
         let outcome = answer.as_ref().err().map_or("ok", |error| error.class.as_str());

@@ -44,7 +44,11 @@ impl Offer {
             Some(names) => names.iter().filter(usable).cloned().collect(),
             None => services.toolbox.names().filter(usable).cloned().collect(),
         };
-        let specs = names.iter().filter_map(|name| services.toolbox.get(name)).map(|tool| tool.spec().clone()).collect();
+        let specs = names
+            .iter()
+            .filter_map(|name| services.toolbox.get(name))
+            .map(|tool| tool.spec().clone())
+            .collect();
         Self { names, specs }
     }
 }
@@ -57,7 +61,9 @@ impl Judge<'_> {
                 let judgement = self.judge_call(&name, &read);
                 (read.arguments, judgement)
             }
-            Err((arguments, why)) => (arguments, Judgement::Refused { failure: Failure::InvalidArguments, why }),
+            Err((arguments, why)) => {
+                (arguments, Judgement::Refused { failure: Failure::InvalidArguments, why })
+            }
         };
         run::ProposedCall { id, name, arguments, judgement }
     }

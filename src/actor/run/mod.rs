@@ -86,7 +86,12 @@ impl Actor for RunActor {
         Ok(RunState { run, model, workspace, tools, executor, progress: Progress::default() })
     }
 
-    async fn handle(&self, me: ActorRef<RunMsg>, message: RunMsg, state: &mut RunState) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<RunMsg>,
+        message: RunMsg,
+        state: &mut RunState,
+    ) -> Result<(), ActorProcessingErr> {
         if self.ended.load(Ordering::Relaxed) {
             // Whatever is still in the mailbox comes too late; the sender sees its port close.
             return Ok(());
@@ -111,7 +116,13 @@ impl Actor for RunActor {
 }
 
 /// How a run goes on: from its first turn if it never started, else from its log.
-pub fn beginning(run: &Run, model: &Model, tools: Vec<Arc<str>>, cause: RestartCause, error: Option<String>) -> Input {
+pub fn beginning(
+    run: &Run,
+    model: &Model,
+    tools: Vec<Arc<str>>,
+    cause: RestartCause,
+    error: Option<String>,
+) -> Input {
     if run.started_at().is_none() {
         Input::Start { model: model.name.clone(), tools }
     } else {

@@ -43,7 +43,12 @@ enum Stopping {
 
 impl RunActor {
     /// Takes a report of this run's own; one that comes too late is dropped.
-    pub(super) fn report(&self, me: &ActorRef<RunMsg>, state: &mut RunState, input: Input) -> Result<(), StoreError> {
+    pub(super) fn report(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        input: Input,
+    ) -> Result<(), StoreError> {
         match self.step(me, state, input)? {
             Ok(_) => {}
             Err(refused) => tracing::debug!(run.id = %state.run.id(), %refused, "late report dropped"),
@@ -101,7 +106,12 @@ impl RunActor {
         Ok(())
     }
 
-    fn step(&self, me: &ActorRef<RunMsg>, state: &mut RunState, input: Input) -> Result<Result<Ticket, Refused>, StoreError> {
+    fn step(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        input: Input,
+    ) -> Result<Result<Ticket, Refused>, StoreError> {
         let facts = match state.run.decide(input, self.services.clock.now()) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
@@ -131,7 +141,9 @@ impl RunActor {
                 continue;
             }
             match effect {
-                Effect::AskModel { turn, attempt, not_before } => ask::spawn(self, me, state, turn, attempt, not_before),
+                Effect::AskModel { turn, attempt, not_before } => {
+                    ask::spawn(self, me, state, turn, attempt, not_before)
+                }
                 Effect::RunCall { call, decision, doubt } => match self.services.toolbox.get(&call.name) {
                     Some(tool) => jobs.push(Job {
                         run: state.run.id(),
@@ -159,7 +171,12 @@ impl RunActor {
     }
 
     /// Another executor knows of no call of this run: those that had not started are queued with it again.
-    pub(super) fn use_executor(&self, me: &ActorRef<RunMsg>, state: &mut RunState, executor: ActorRef<ExecutorMsg>) {
+    pub(super) fn use_executor(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        executor: ActorRef<ExecutorMsg>,
+    ) {
         state.executor = executor;
         let waiting: BTreeSet<EffectId> =
             state.run.waiting_calls().map(|call| EffectId::Call(call.id.clone())).collect();
@@ -217,9 +234,10 @@ impl RunActor {
     }
 
     fn end(&self, me: &ActorRef<RunMsg>, state: &RunState, facts: Vec<Fact>, ticket: Ticket) {
-        let end = facts.into_iter().rev().find_map(|fact| {
-            if let Event::RunEnd(end) = fact.event { Some(Arc::new(*end)) } else { None }
-        });
+        let end = facts
+            .into_iter()
+            .rev()
+            .find_map(|fact| if let Event::RunEnd(end) = fact.event { Some(Arc::new(*end)) } else { None });
         self.announce(me, state, end, ticket);
     }
 
@@ -253,7 +271,12 @@ impl RunActor {
     }
 
     /// Ends the run early from within.
-    pub(super) fn end_early(&self, me: &ActorRef<RunMsg>, state: &mut RunState, outcome: Outcome) -> Result<(), StoreError> {
+    pub(super) fn end_early(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        outcome: Outcome,
+    ) -> Result<(), StoreError> {
         self.report(me, state, Input::End(outcome))?;
         self.cancel.cancel();
         self.withdraw(state);
@@ -269,11 +292,15 @@ fn count(fact: &Fact) {
             metrics::counter!(metric::TOKENS_INPUT).increment(reply.usage.input);
             metrics::counter!(metric::TOKENS_OUTPUT).increment(reply.usage.output);
         }
-        Event::ModelRetry(retry) => metrics::counter!(metric::MODEL_RETRIES, "class" => retry.class.as_str()).increment(1),
+        Event::ModelRetry(retry) => {
+            metrics::counter!(metric::MODEL_RETRIES, "class" => retry.class.as_str()).increment(1)
+        }
         Event::Result(result) => {
             metrics::counter!(metric::TOOL_CALLS, "ok" => metric::ok(result.ok)).increment(1);
         }
-        Event::RunEnd(end) => metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1),
+        Event::RunEnd(end) => {
+            metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1)
+        }
         Event::Submitted(_)
         | Event::Decision(_)
         | Event::CallStarted(_)

@@ -1,10 +1,6 @@
 //! What the supervisor and its shards are told.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;

@@ -70,14 +70,21 @@ impl Actor for Root {
         })
     }
 
-    async fn handle(&self, me: ActorRef<RootMsg>, message: RootMsg, tree: &mut Tree) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<RootMsg>,
+        message: RootMsg,
+        tree: &mut Tree,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             RootMsg::Admit(admitted) => tree.enqueue(admitted),
             RootMsg::Ended(ended) => tree.ended(ended),
             RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error)),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
-            RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => tree.to_shard(run, ShardMsg::Kill(run)),
+            RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
+                tree.to_shard(run, ShardMsg::Kill(run))
+            }
             RootMsg::CheckStuck(_) => {}
             RootMsg::SetMaxLiveRuns(runs) => tree.max_live = runs,
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
@@ -149,7 +156,11 @@ impl Root {
         Ok(())
     }
 
-    async fn replace_executor(&self, me: &ActorRef<RootMsg>, tree: &mut Tree) -> Result<(), ActorProcessingErr> {
+    async fn replace_executor(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+    ) -> Result<(), ActorProcessingErr> {
         tree.jobs = Jobs::new();
         tree.executor = spawn_executor(&self.services, &tree.jobs, me).await?;
         let executor = &tree.executor;
@@ -171,7 +182,8 @@ impl Root {
             }
             return tree.to_shard(run, ShardMsg::Ask(run, input, reply));
         }
-        let Some(Admitted { run: state, done }) = tree.queue.remove(|waiting| waiting.run.id() == run).pop() else {
+        let Some(Admitted { run: state, done }) = tree.queue.remove(|waiting| waiting.run.id() == run).pop()
+        else {
             // The port closes unanswered.
             return;
         };
@@ -200,7 +212,14 @@ impl Root {
     }
 
     /// A run that has no slot ends without an actor; until the log says so it counts as live.
-    fn end_queued(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: Run, done: oneshot::Sender<Ended>, outcome: Outcome) {
+    fn end_queued(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+        run: Run,
+        done: oneshot::Sender<Ended>,
+        outcome: Outcome,
+    ) {
         tree.live.insert(run.id(), LiveRun { batch: batch_of(&run), done });
         end_without_actor(&self.services, me, run, Input::End(outcome));
     }

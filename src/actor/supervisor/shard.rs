@@ -60,11 +60,20 @@ impl Actor for Shard {
     type State = Lives;
     type Arguments = ActorRef<ExecutorMsg>;
 
-    async fn pre_start(&self, _: ActorRef<ShardMsg>, executor: ActorRef<ExecutorMsg>) -> Result<Lives, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<ShardMsg>,
+        executor: ActorRef<ExecutorMsg>,
+    ) -> Result<Lives, ActorProcessingErr> {
         Ok(Lives { executor, runs: HashMap::new(), by_actor: HashMap::new() })
     }
 
-    async fn handle(&self, me: ActorRef<ShardMsg>, message: ShardMsg, lives: &mut Lives) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<ShardMsg>,
+        message: ShardMsg,
+        lives: &mut Lives,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             ShardMsg::Start(run) => {
                 lives.runs.insert(run.id(), Life::default());
@@ -100,7 +109,9 @@ impl Actor for Shard {
         lives: &mut Lives,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorTerminated(cell, _, why) => self.died(&me, lives, cell.get_id(), Exit::Stopped, why),
+            SupervisionEvent::ActorTerminated(cell, _, why) => {
+                self.died(&me, lives, cell.get_id(), Exit::Stopped, why)
+            }
             SupervisionEvent::ActorFailed(cell, error) => {
                 self.died(&me, lives, cell.get_id(), Exit::Failed, Some(error.to_string()));
             }
@@ -123,7 +134,8 @@ impl Shard {
             return self.give_up(run, Breakage::Setup, why);
         };
         let tools = Offer::of(&self.services, &spec);
-        let first = first.unwrap_or_else(|| beginning(&run, model, tools.names.to_vec(), RestartCause::Process, None));
+        let first = first
+            .unwrap_or_else(|| beginning(&run, model, tools.names.to_vec(), RestartCause::Process, None));
         life.number += 1;
         life.ended = Arc::default();
         let actor = RunActor::new(self.services.clone(), self.root.clone(), life.ended.clone());
@@ -164,7 +176,14 @@ impl Shard {
         }
     }
 
-    fn died(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, actor: ActorId, exit: Exit, why: Option<String>) {
+    fn died(
+        &self,
+        me: &ActorRef<ShardMsg>,
+        lives: &mut Lives,
+        actor: ActorId,
+        exit: Exit,
+        why: Option<String>,
+    ) {
         let Some(run) = lives.by_actor.remove(&actor) else { return };
         let Some(life) = lives.runs.get_mut(&run) else { return };
         if life.actor.as_ref().is_none_or(|current| current.get_id() != actor) {
@@ -177,7 +196,14 @@ impl Shard {
     }
 
     /// Starts a run again from its log, as policy and its history allow.
-    fn revive(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: RunId, exit: Exit, why: Option<String>) {
+    fn revive(
+        &self,
+        me: &ActorRef<ShardMsg>,
+        lives: &mut Lives,
+        run: RunId,
+        exit: Exit,
+        why: Option<String>,
+    ) {
         let life = lives.runs.entry(run).or_default();
         tracing::warn!(run.id = %run, error = why.as_deref(), "run actor died");
         metrics::counter!(metric::RUN_RESTARTS).increment(1);
@@ -185,7 +211,13 @@ impl Shard {
     }
 
     /// Reads the run's log in a task, waits as long as is due after a death, and comes back with [`ShardMsg::Revived`].
-    fn read_again(&self, me: &ActorRef<ShardMsg>, run: RunId, life: &mut Life, death: Option<(Exit, Option<String>)>) {
+    fn read_again(
+        &self,
+        me: &ActorRef<ShardMsg>,
+        run: RunId,
+        life: &mut Life,
+        death: Option<(Exit, Option<String>)>,
+    ) {
         life.number += 1;
         let (number, doom) = (life.number, life.doom.take());
         let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());

@@ -1,6 +1,10 @@
 //! Drives a batch: submits tasks as slots come free, retries, writes results, stops when told to.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -69,18 +73,44 @@ pub struct Batch {
 }
 
 /// A task that is to be submitted.
-enum Next {
-    Start { task: usize, attempt: u32, predecessor: Option<RunId> },
-    Resume { task: usize, run: RunId, attempt: u32 },
+struct Next {
+    task: usize,
+    attempt: u32,
+    /// Attempts that this command made before.
+    made: u32,
+    how: How,
 }
 
-/// What a task's future comes back with.
+enum How {
+    /// As a new run, after this one.
+    Start(Option<RunId>),
+    /// As the run that it was.
+    Resume(RunId),
+}
+
+/// A task whose run is over.
 struct Over {
     task: usize,
     run: RunId,
     attempt: u32,
+    made: u32,
     /// How the run ended; absent if it has not.
     end: Option<Arc<RunEnd>>,
+}
+
+/// A batch under way.
+struct Course<'a, T> {
+    herder: &'a Herder,
+    tasks: &'a [InputTask],
+    options: &'a Options,
+    results: Results,
+    report: Report,
+    failed: usize,
+    chosen: usize,
+    /// Tasks that wait for their next attempt, with their last one.
+    retrying: BTreeMap<usize, Over>,
+    stopping: bool,
+    tell: T,
 }
 
 impl Batch {
@@ -104,7 +134,7 @@ impl Batch {
             abandon(&*journal.state.store, *run, &clock).await?;
         }
         let batch = journal.batch;
-        let models: std::collections::BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
+        let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
         let herder = Herder::start(config, journal.state, models).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
         Ok(Self { herder, batch, chosen: chosen.len(), tasks, plan, results, options })
@@ -124,83 +154,66 @@ impl Batch {
     ///
     /// # Errors
     /// The results cannot be written any more, or the log has failed. What is of record stays so.
-    pub async fn run(self, stopper: &Stopper, mut tell: impl FnMut(Event)) -> Result<Report, BatchError> {
-        let Self { herder, batch, tasks, plan, mut results, options, chosen } = self;
-        let mut report = Report { settled: plan.settled.iter().map(|one| one.outcome).collect(), ..Report::default() };
-        let mut failed = count_failed(&report.settled);
-        let mut waiting: VecDeque<Next> = VecDeque::new();
-        waiting.extend(plan.resume.iter().map(|one| Next::Resume { task: one.task, run: one.run, attempt: one.attempt }));
-        waiting.extend(plan.start.iter().map(|one| Next::Start {
-            task: one.task,
-            attempt: one.attempt,
-            predecessor: one.predecessor,
-        }));
-        let supervisor = herder.supervisor.clone();
-        let mut live = FuturesUnordered::new();
-        let mut retrying = FuturesUnordered::new();
-        let mut stopping = false;
+    pub async fn run(self, stopper: &Stopper, tell: impl FnMut(Event)) -> Result<Report, BatchError> {
+        let Self { herder, batch, tasks, plan, results, options, chosen } = self;
+        let settled: Vec<Outcome> = plan.settled.iter().map(|one| one.outcome).collect();
+        let mut course = Course {
+            failed: settled.iter().filter(|outcome| **outcome != Outcome::Done).count(),
+            report: Report { settled, ..Report::default() },
+            herder: &herder,
+            tasks: &tasks,
+            options: &options,
+            results,
+            chosen,
+            retrying: BTreeMap::new(),
+            stopping: false,
+            tell,
+        };
+        let mut waiting = in_order(&plan);
+        let supervisor = &herder.supervisor;
+        let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut draining = None;
         // Some more than have a slot, so that a slot that comes free is not left waiting for the next submission.
         let ahead = options.concurrency.saturating_add(options.concurrency / 4 + 16);
         loop {
-            while !stopping && live.len() < ahead
+            while !course.stopping
+                && live.len() < ahead
                 && let Some(next) = waiting.pop_front()
             {
-                let submitted = submit(&supervisor, batch, &tasks, next);
-                live.push(async move { submitted.over().await });
+                live.push(OnItsWay::submit(supervisor, batch, &tasks, next).over());
             }
-            if live.is_empty() && (stopping || (retrying.is_empty() && waiting.is_empty())) {
+            if live.is_empty() && (course.stopping || (delays.is_empty() && waiting.is_empty())) {
                 break;
             }
             let over: Over = tokio::select! {
                 biased;
                 () = stopper.drain.cancelled(), if draining.is_none() => {
-                    stopping = true;
-                    tell(Event::Stopping);
-                    draining = Some(start_drain(&supervisor, options.drain, stopper.now.clone()));
+                    course.stop();
+                    draining = Some(start_drain(supervisor, options.drain, stopper.now.clone()));
                     continue;
                 }
                 Some(over) = live.next(), if !live.is_empty() => over?,
-                Some(next) = retrying.next(), if !retrying.is_empty() && !stopping => {
+                Some(next) = delays.next(), if !delays.is_empty() && !course.stopping => {
+                    let next: Next = next;
+                    course.retrying.remove(&next.task);
                     waiting.push_front(next);
                     continue;
                 }
             };
-            let Some(end) = over.end else {
-                report.unfinished += 1;
-                continue;
-            };
-            let made = over.attempt.saturating_sub(first_attempt(&plan, over.task));
-            if !stopping && made < options.retries && batch::is_worth_a_retry(end.outcome) {
-                let delay = batch::retry_delay(made + 1, crate::actor::jitter());
-                tell(Event::Retrying(end.outcome, delay));
-                let next = Next::Start { task: over.task, attempt: over.attempt + 1, predecessor: Some(over.run) };
-                retrying.push(async move {
+            if let Some((next, delay)) = course.over(over).await? {
+                delays.push(async move {
                     tokio::time::sleep(delay).await;
                     next
                 });
-                continue;
             }
-            tell(Event::Settled(end.outcome, end.usage));
-            if let Some(task) = tasks.get(over.task) {
-                let line = line(&*herder.state().store, task, over.run, over.attempt, &end, options.with_messages).await?;
-                results.write(over.task, line)?;
-            }
-            report.settled.push(end.outcome);
-            failed += usize::from(end.outcome != Outcome::Done);
-            if let Some(halt) = options.halt.filter(|halt| !stopping && halt.is_due(failed, chosen)) {
-                stopping = true;
-                report.halted = true;
-                tell(Event::Stopping);
-                if halt.how == HaltHow::Now {
-                    draining = Some(start_drain(&supervisor, Duration::ZERO, stopper.now.clone()));
-                }
+            if course.halt() == Some(HaltHow::Now) {
+                draining = Some(start_drain(supervisor, Duration::ZERO, stopper.now.clone()));
             }
         }
-        report.unfinished += waiting.len() + retrying.len();
-        results.finish()?;
+        drop((live, delays));
+        let report = course.finish(waiting.len()).await?;
         match draining {
-            // It has nothing left to wait for, but whoever was interrupted may still be saying so.
+            // Whoever was interrupted may still be saying so.
             Some(draining) => drop(draining.await),
             None => supervisor.drain(Duration::ZERO).await,
         }
@@ -209,18 +222,84 @@ impl Batch {
     }
 }
 
-fn count_failed(outcomes: &[Outcome]) -> usize {
-    outcomes.iter().filter(|outcome| **outcome != Outcome::Done).count()
+impl<T: FnMut(Event)> Course<'_, T> {
+    fn stop(&mut self) {
+        self.stopping = true;
+        (self.tell)(Event::Stopping);
+    }
+
+    /// Takes in that a run is over: another attempt follows, or the task is settled.
+    async fn over(&mut self, over: Over) -> Result<Option<(Next, Duration)>, BatchError> {
+        let Some(end) = over.end.clone() else {
+            self.report.unfinished += 1;
+            return Ok(None);
+        };
+        if self.stopping || over.made >= self.options.retries || !batch::is_worth_a_retry(end.outcome) {
+            self.settle(&over, &end).await?;
+            return Ok(None);
+        }
+        let made = over.made + 1;
+        let delay = batch::retry_delay(made, crate::actor::jitter());
+        (self.tell)(Event::Retrying(end.outcome, delay));
+        let next = Next { task: over.task, attempt: over.attempt + 1, made, how: How::Start(Some(over.run)) };
+        self.retrying.insert(over.task, over);
+        Ok(Some((next, delay)))
+    }
+
+    async fn settle(&mut self, over: &Over, end: &RunEnd) -> Result<(), BatchError> {
+        (self.tell)(Event::Settled(end.outcome, end.usage));
+        self.report.settled.push(end.outcome);
+        self.failed += usize::from(end.outcome != Outcome::Done);
+        let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
+        let store = &*self.herder.state().store;
+        let line = line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
+        self.results.write(over.task, line)
+    }
+
+    /// Gives the batch up if too many tasks have failed.
+    fn halt(&mut self) -> Option<HaltHow> {
+        let halt =
+            self.options.halt.filter(|halt| !self.stopping && halt.is_due(self.failed, self.chosen))?;
+        self.report.halted = true;
+        self.stop();
+        Some(halt.how)
+    }
+
+    /// `left` tasks were never submitted. Those that wait for another attempt will not get it now.
+    async fn finish(mut self, left: usize) -> Result<Report, BatchError> {
+        self.report.unfinished += left;
+        for over in std::mem::take(&mut self.retrying).into_values() {
+            if let Some(end) = over.end.clone() {
+                self.settle(&over, &end).await?;
+            }
+        }
+        self.results.finish()?;
+        Ok(self.report)
+    }
 }
 
-/// The attempt that this command began with: retries are counted from it.
-fn first_attempt(plan: &Plan, task: usize) -> u32 {
-    let started = plan.start.iter().find(|one| one.task == task).map(|one| one.attempt);
-    let resumed = plan.resume.iter().find(|one| one.task == task).map(|one| one.attempt);
-    started.or(resumed).unwrap_or(1)
+/// Interrupted runs first, then tasks that have none.
+fn in_order(plan: &Plan) -> VecDeque<Next> {
+    let resume = plan.resume.iter().map(|one| Next {
+        task: one.task,
+        attempt: one.attempt,
+        made: 0,
+        how: How::Resume(one.run),
+    });
+    let start = plan.start.iter().map(|one| Next {
+        task: one.task,
+        attempt: one.attempt,
+        made: 0,
+        how: How::Start(one.predecessor),
+    });
+    resume.chain(start).collect()
 }
 
-fn start_drain(supervisor: &Supervisor, patience: Duration, now: CancellationToken) -> tokio::task::JoinHandle<()> {
+fn start_drain(
+    supervisor: &Supervisor,
+    patience: Duration,
+    now: CancellationToken,
+) -> tokio::task::JoinHandle<()> {
     let supervisor = supervisor.clone();
     tokio::spawn(async move {
         let drain = supervisor.drain(patience);
@@ -235,32 +314,30 @@ fn start_drain(supervisor: &Supervisor, patience: Duration, now: CancellationTok
 
 /// A task on its way.
 struct OnItsWay {
-    task: usize,
+    next: Next,
     run: RunId,
-    attempt: u32,
     supervisor: Supervisor,
     submitted: Option<Result<Submitted, SubmitError>>,
 }
 
-fn submit(supervisor: &Supervisor, batch: BatchId, tasks: &[InputTask], next: Next) -> OnItsWay {
-    match next {
-        Next::Start { task, attempt, predecessor } => {
-            let run = state::new_run();
-            let spec = tasks.get(task).map(|task| {
-                Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..task.spec.clone() })
-            });
-            let submitted = spec.map(|spec| supervisor.submit_soon(run, spec));
-            OnItsWay { task, run, attempt, supervisor: supervisor.clone(), submitted }
-        }
-        Next::Resume { task, run, attempt } => {
-            OnItsWay { task, run, attempt, supervisor: supervisor.clone(), submitted: None }
-        }
-    }
-}
-
 impl OnItsWay {
+    fn submit(supervisor: &Supervisor, batch: BatchId, tasks: &[InputTask], next: Next) -> Self {
+        let (run, submitted) = match (&next.how, tasks.get(next.task)) {
+            (How::Resume(run), _) => (*run, None),
+            (How::Start(predecessor), task) => {
+                let run = state::new_run();
+                let (attempt, predecessor) = (next.attempt, *predecessor);
+                let spec = task.map(|task| {
+                    Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..task.spec.clone() })
+                });
+                (run, spec.map(|spec| supervisor.submit_soon(run, spec)))
+            }
+        };
+        Self { next, run, supervisor: supervisor.clone(), submitted }
+    }
+
     async fn over(self) -> Result<Over, BatchError> {
-        let Self { task, run, attempt, supervisor, submitted } = self;
+        let Self { next: Next { task, attempt, made, .. }, run, supervisor, submitted } = self;
         let submitted = match submitted {
             Some(submitted) => submitted,
             None => supervisor.resume(run).await,
@@ -268,10 +345,12 @@ impl OnItsWay {
         let done = match submitted {
             Ok(submitted) => submitted.done,
             Err(SubmitError::Store(error)) => return Err(error.into()),
-            Err(SubmitError::Stopping | SubmitError::Refused(_)) => return Ok(Over { task, run, attempt, end: None }),
+            Err(SubmitError::Stopping | SubmitError::Refused(_)) => {
+                return Ok(Over { task, run, attempt, made, end: None });
+            }
         };
         let end = done.await.ok().and_then(|ended| ended.end);
-        Ok(Over { task, run, attempt, end })
+        Ok(Over { task, run, attempt, made, end })
     }
 }
 
@@ -283,7 +362,7 @@ async fn rebuild(
     plan: &Plan,
     options: &Options,
 ) -> Result<Results, BatchError> {
-    let again: std::collections::BTreeSet<usize> =
+    let again: BTreeSet<usize> =
         plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
     let mut ended = Vec::new();
     for (place, task) in tasks.iter().enumerate().filter(|(place, _)| !again.contains(place)) {
@@ -323,7 +402,8 @@ fn keep_order(
     chosen: &[usize],
     tasks: usize,
 ) -> Result<Results, BatchError> {
-    let there: std::collections::BTreeSet<usize> = lines.iter().map(|(place, _)| *place).chain(chosen.iter().copied()).collect();
+    let there: BTreeSet<usize> =
+        lines.iter().map(|(place, _)| *place).chain(chosen.iter().copied()).collect();
     let mut results = results.in_order((0..tasks).filter(|place| there.contains(place)).collect());
     for (place, line) in lines {
         results.write(place, line)?;
@@ -348,10 +428,16 @@ async fn line(
 }
 
 /// Ends an open run that nothing works on: its task starts again as another attempt.
-async fn abandon(store: &dyn EventStore, run: RunId, clock: &dyn crate::clock::Clock) -> Result<(), BatchError> {
+async fn abandon(
+    store: &dyn EventStore,
+    run: RunId,
+    clock: &dyn crate::clock::Clock,
+) -> Result<(), BatchError> {
     let log: Vec<Envelope> = store.read(run, Seq::START).await?;
     let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-    for input in [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)] {
+    for input in
+        [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)]
+    {
         let Ok(facts) = state.decide(input, clock.now()) else { break };
         let ticket = store.append(run, state.seq(), &facts)?;
         for fact in &facts {

@@ -8,10 +8,7 @@ use std::{
 
 use super::{BatchError, Options};
 use crate::{
-    app::{
-        input::InputTask,
-        state::State,
-    },
+    app::{input::InputTask, state::State},
     clock::Clock,
     config::Durability,
     domain::{
@@ -46,7 +43,11 @@ impl Journal {
     ///
     /// # Errors
     /// The folder is in use, or it holds something else than this batch, or OUT was not derived from it.
-    pub async fn open(folder: Option<&Path>, out: Option<&Path>, durability: Durability) -> Result<Self, BatchError> {
+    pub async fn open(
+        folder: Option<&Path>,
+        out: Option<&Path>,
+        durability: Durability,
+    ) -> Result<Self, BatchError> {
         let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
         if let (Some(out), Some(folder)) = (out, folder)
             && !folder.join("log.db").exists()
@@ -61,7 +62,12 @@ impl Journal {
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
         let (batch, is_new) = match batches.as_slice() {
-            [] if state.store.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await?.is_empty() => {
+            [] if state
+                .store
+                .runs(RunFilter { limit: Some(1), ..RunFilter::default() })
+                .await?
+                .is_empty() =>
+            {
                 (BatchId::new(uuid::Uuid::now_v7()), true)
             }
             [] => return Err(other("runs that are of no batch".to_owned())),
@@ -71,7 +77,8 @@ impl Journal {
         let mut latest: BTreeMap<Arc<str>, RunRecord> = BTreeMap::new();
         for record in state.store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
             let Some(task) = record.task_id.clone() else { continue };
-            if latest.get(&task).is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run)) {
+            if latest.get(&task).is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run))
+            {
                 latest.insert(task, record);
             }
         }
@@ -102,14 +109,18 @@ impl Journal {
                 latest: self.latest.get(&task.task_id).map(|record| Latest {
                     run: record.run,
                     attempt: record.attempt,
-                    state: record.end.as_ref().map_or(LatestState::Open, |end| LatestState::Ended(end.outcome)),
+                    state: record
+                        .end
+                        .as_ref()
+                        .map_or(LatestState::Open, |end| LatestState::Ended(end.outcome)),
                 }),
             })
             .collect();
         let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed);
         let mut plan = plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })?;
         // The plan follows the input; tasks start in the order in which they were chosen.
-        let order: BTreeMap<usize, usize> = chosen.iter().enumerate().map(|(at, place)| (*place, at)).collect();
+        let order: BTreeMap<usize, usize> =
+            chosen.iter().enumerate().map(|(at, place)| (*place, at)).collect();
         plan.start.sort_by_key(|start| order.get(&start.task).copied());
         plan.resume.sort_by_key(|resume| order.get(&resume.task).copied());
         Ok(plan)
@@ -119,9 +130,15 @@ impl Journal {
     ///
     /// # Errors
     /// The log did not take it.
-    pub async fn record(&mut self, tasks: &[InputTask], options: &Options, clock: &dyn Clock) -> Result<(), BatchError> {
+    pub async fn record(
+        &mut self,
+        tasks: &[InputTask],
+        options: &Options,
+        clock: &dyn Clock,
+    ) -> Result<(), BatchError> {
         let store: &Arc<dyn EventStore> = &self.state.store;
-        let hashes: BTreeMap<&str, &str> = self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect();
+        let hashes: BTreeMap<&str, &str> =
+            self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect();
         let changed: Vec<TaskRecord> = tasks
             .iter()
             .filter(|task| hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash))
@@ -134,7 +151,8 @@ impl Journal {
             id: self.batch,
             name: options.name.clone(),
             created_at: clock.now(),
-            options: serde_json::json!({ "retries": options.retries, "keep_order": options.keep_order }).to_string(),
+            options: serde_json::json!({ "retries": options.retries, "keep_order": options.keep_order })
+                .to_string(),
         };
         let ticket = store.record_batch(record, changed)?;
         store.durable(ticket).await?;

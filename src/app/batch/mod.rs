@@ -16,8 +16,8 @@ mod drive;
 mod journal;
 mod results;
 
-pub use drive::{Batch, Stopper};
-pub use journal::Journal;
+pub use drive::{Batch, Stop, Stopper};
+pub use journal::{Journal, beside};
 pub use results::{ResultLine, Results};
 
 /// How a batch is run.

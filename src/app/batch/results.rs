@@ -116,7 +116,10 @@ enum To {
     Stdout,
     /// Nobody reads the standard output any more; the journal has it all.
     Nowhere,
-    File { path: PathBuf, file: File },
+    File {
+        path: PathBuf,
+        file: File,
+    },
 }
 
 impl Results {
@@ -200,7 +203,7 @@ impl To {
 }
 
 /// Encodes a line, its line end included.
-pub fn encode(line: &ResultLine<'_>) -> Vec<u8> {
+pub(super) fn encode(line: &ResultLine<'_>) -> Vec<u8> {
     // Every field has a JSON form; the fallback only keeps this total.
     let mut bytes = serde_json::to_vec(line).unwrap_or_default();
     bytes.push(b'\n');
