@@ -4,7 +4,9 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use herder::tool::process::{CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError};
 
-use crate::harness::Scene;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{PATIENCE, Scene};
 
 #[tokio::test]
 async fn an_exit_code_is_a_result() {
@@ -12,6 +14,22 @@ async fn an_exit_code_is_a_result() {
     let done = scene.run(scene.bash("echo out; echo err >&2; exit 7")).await;
     assert_eq!((done.end, done.output.text.as_str()), (End::Exited(7), "out\nerr\n"));
     assert_eq!((done.left_behind, done.survivors), (0, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_run_side_by_side() {
+    let scene = Scene::new();
+    // Each waits for the other's sign.
+    let meet = |own: &str, other: &str| {
+        scene.bash(&format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done"))
+    };
+    let [one, two] = [meet("one", "two"), meet("two", "one")].map(|spec| {
+        let runner = scene.runner.clone();
+        tokio::spawn(async move { runner.run(spec, &CancellationToken::new()).await.map(|done| done.end) })
+    });
+    let ends =
+        tokio::time::timeout(PATIENCE, async { (one.await.unwrap(), two.await.unwrap()) }).await.unwrap();
+    assert!(matches!(ends, (Ok(End::Exited(0)), Ok(End::Exited(0)))), "{ends:?}");
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ impl Capture {
         if !is_whole && matches!(self.spill, Spill::Unused) {
             self.create_spill_with(&held);
         }
-        let place = self.place();
+        let place = self.place(bytes);
         let text = match (is_binary, ends.omitted) {
             (true, _) => format!("[binary output, {bytes} bytes, not shown{place}]"),
             (false, Some(omitted)) => ends.join(&format!("[{omitted}{place}]")),
@@ -134,9 +134,10 @@ impl Capture {
         }
     }
 
-    fn place(&self) -> String {
+    /// Says where `bytes` of output lie, as the end of a notice.
+    fn place(&self, bytes: u64) -> String {
         match (&self.spill, &self.limits.spill) {
-            (Spill::Open { written, .. }, Some(path)) if *written == self.limits.spill_bytes => {
+            (Spill::Open { written, .. }, Some(path)) if *written < bytes => {
                 format!("; the first {written} bytes of the output are in {}", path.display())
             }
             (Spill::Open { .. }, Some(path)) => format!("; the whole output is in {}", path.display()),
