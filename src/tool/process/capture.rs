@@ -77,8 +77,8 @@ impl Capture {
         self.ends.push(chunk);
     }
 
-    /// May write to the disk, if what is in memory is not shown whole.
-    pub(super) fn finish(mut self) -> Captured {
+    /// Takes out what came. Writes to the disk if what is in memory is not shown whole.
+    pub(super) fn finish(&mut self) -> Captured {
         let (bytes, lines, is_binary) = (self.ends.bytes(), self.ends.lines(), self.ends.is_binary());
         let held = self.ends.held();
         let ends = std::mem::replace(&mut self.ends, HeadTail::new(self.limits.shown)).finish();
@@ -97,7 +97,7 @@ impl Capture {
         };
         let omitted = if is_binary { Some(Omitted { lines, bytes }) } else { ends.omitted };
         let spill = match self.spill {
-            Spill::Open { .. } => self.limits.spill,
+            Spill::Open { .. } => self.limits.spill.clone(),
             Spill::Unused | Spill::Failed(_) => None,
         };
         Captured { text, bytes, lines, omitted, is_binary, spill }

@@ -100,8 +100,7 @@ impl ProcessRunner {
                 guard,
                 control,
                 output,
-                capture: Arc::new(Mutex::new(Capture::new(spec.output.clone()))),
-                output_limits: spec.output,
+                capture: Arc::new(Mutex::new(Capture::new(spec.output))),
                 started,
                 timeout: spec.timeout.unwrap_or(NEVER).min(NEVER),
                 grace,
@@ -152,7 +151,6 @@ pub struct Running {
     output: pipe::Receiver,
     /// Shared with the thread that writes to the disk; the two never want it at once.
     capture: Arc<Mutex<Capture>>,
-    output_limits: CaptureLimits,
     started: Instant,
     timeout: Duration,
     grace: Duration,
@@ -243,11 +241,8 @@ impl Running {
 
     async fn finish(self, stop: Option<Stop>, exit: Option<Exit>) -> Finished {
         let duration = self.started.elapsed();
-        let (capture, limits) = (self.capture, self.output_limits);
-        let finish = move || {
-            let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *capture, Capture::new(limits)).finish()
-        };
+        let capture = self.capture;
+        let finish = move || capture.lock().unwrap_or_else(PoisonError::into_inner).finish();
         let output =
             spawn_blocking(finish).await.unwrap_or_else(|_| Capture::new(CaptureLimits::default()).finish());
         let end = end_of(stop, exit.as_ref());
