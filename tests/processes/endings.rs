@@ -4,7 +4,9 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use herder::tool::process::{CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError};
 
-use crate::harness::Scene;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{PATIENCE, Scene};
 
 #[tokio::test]
 async fn an_exit_code_is_a_result() {
@@ -12,6 +14,22 @@ async fn an_exit_code_is_a_result() {
     let done = scene.run(scene.bash("echo out; echo err >&2; exit 7")).await;
     assert_eq!((done.end, done.output.text.as_str()), (End::Exited(7), "out\nerr\n"));
     assert_eq!((done.left_behind, done.survivors), (0, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_run_side_by_side() {
+    let scene = Scene::new();
+    // Each waits for the other's sign.
+    let meet = |own: &str, other: &str| {
+        scene.bash(&format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done"))
+    };
+    let [one, two] = [meet("one", "two"), meet("two", "one")].map(|spec| {
+        let runner = scene.runner.clone();
+        tokio::spawn(async move { runner.run(spec, &CancellationToken::new()).await.map(|done| done.end) })
+    });
+    let ends =
+        tokio::time::timeout(PATIENCE, async { (one.await.unwrap(), two.await.unwrap()) }).await.unwrap();
+    assert!(matches!(ends, (Ok(End::Exited(0)), Ok(End::Exited(0)))), "{ends:?}");
 }
 
 #[tokio::test]
@@ -64,7 +82,7 @@ async fn given_input_is_read_to_its_end() {
 #[tokio::test]
 async fn input_that_nobody_reads_holds_nothing_up() {
     let scene = Scene::new();
-    let spec = CommandSpec { stdin: Some(vec![b'x'; 10_000_000]), ..scene.bash("echo done") };
+    let spec = CommandSpec { stdin: Some(vec![b'x'; 1_000_000]), ..scene.bash("echo done") };
     assert_eq!(scene.run(spec).await.output.text, "done\n");
 }
 
@@ -137,7 +155,7 @@ async fn limits_bind_the_command() {
     let limited = |script: &str| CommandSpec { limits: limits.clone(), ..scene.bash(script) };
     let shown = scene.run(limited("ulimit -c; ulimit -d; ulimit -t; ulimit -n")).await.output.text;
     assert_eq!(shown, "0\n65536\n1\n64\n");
-    assert_eq!(scene.run(limited("while :; do :; done")).await.end, End::Signalled(9));
+    assert_eq!(scene.run(limited("while :; do :; done")).await.end, End::Signalled(24));
     let file = scene.run(limited("exec head -c 100000 /dev/zero > big")).await;
     assert_eq!((file.end, fs::metadata(scene.path().join("big")).unwrap().len()), (End::Signalled(25), 4096));
     let memory = scene.run(limited("x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}")).await;

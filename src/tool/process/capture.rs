@@ -77,8 +77,8 @@ impl Capture {
         self.ends.push(chunk);
     }
 
-    /// May write to the disk, if what is in memory is not shown whole.
-    pub(super) fn finish(mut self) -> Captured {
+    /// Takes out what came. Writes to the disk if what is in memory is not shown whole.
+    pub(super) fn finish(&mut self) -> Captured {
         let (bytes, lines, is_binary) = (self.ends.bytes(), self.ends.lines(), self.ends.is_binary());
         let held = self.ends.held();
         let ends = std::mem::replace(&mut self.ends, HeadTail::new(self.limits.shown)).finish();
@@ -86,7 +86,7 @@ impl Capture {
         if !is_whole && matches!(self.spill, Spill::Unused) {
             self.create_spill_with(&held);
         }
-        let place = self.place();
+        let place = self.place(bytes);
         let text = match (is_binary, ends.omitted) {
             (true, _) => format!("[binary output, {bytes} bytes, not shown{place}]"),
             (false, Some(omitted)) => ends.join(&format!("[{omitted}{place}]")),
@@ -97,7 +97,7 @@ impl Capture {
         };
         let omitted = if is_binary { Some(Omitted { lines, bytes }) } else { ends.omitted };
         let spill = match self.spill {
-            Spill::Open { .. } => self.limits.spill,
+            Spill::Open { .. } => self.limits.spill.clone(),
             Spill::Unused | Spill::Failed(_) => None,
         };
         Captured { text, bytes, lines, omitted, is_binary, spill }
@@ -134,9 +134,10 @@ impl Capture {
         }
     }
 
-    fn place(&self) -> String {
+    /// Says where `bytes` of output lie, as the end of a notice.
+    fn place(&self, bytes: u64) -> String {
         match (&self.spill, &self.limits.spill) {
-            (Spill::Open { written, .. }, Some(path)) if *written == self.limits.spill_bytes => {
+            (Spill::Open { written, .. }, Some(path)) if *written < bytes => {
                 format!("; the first {written} bytes of the output are in {}", path.display())
             }
             (Spill::Open { .. }, Some(path)) => format!("; the whole output is in {}", path.display()),

@@ -73,20 +73,21 @@ fn prepare(guard: Pid, limits: &ProcessLimits) -> io::Result<()> {
     }
     // Refused where herder itself is an even likelier choice; then nothing is lost.
     let _ = std::fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY_SCORE);
-    bound(Resource::Core, Some(0))?;
-    bound(Resource::Data, limits.memory_bytes)?;
-    // A limit of no seconds at all would mean a limit of one.
-    bound(Resource::Cpu, limits.cpu.map(|time| time.as_secs().max(1)))?;
-    bound(Resource::Fsize, limits.file_bytes)?;
-    bound(Resource::Nofile, limits.open_files)?;
-    bound(Resource::Nproc, limits.processes)
+    bound(Resource::Core, Some(0), 0)?;
+    bound(Resource::Data, limits.memory_bytes, 0)?;
+    // The second more is for SIGXCPU, which says what happened; SIGKILL, at the hard limit, does not.
+    bound(Resource::Cpu, limits.cpu.map(|time| time.as_secs().max(1)), 1)?;
+    bound(Resource::Fsize, limits.file_bytes, 0)?;
+    bound(Resource::Nofile, limits.open_files, 0)?;
+    bound(Resource::Nproc, limits.processes, 0)
 }
 
-/// Lowers a limit; one that is lower already stays.
-fn bound(resource: Resource, limit: Option<u64>) -> io::Result<()> {
+/// Lowers a limit, and the hard one to `slack` above it; what is lower already stays.
+fn bound(resource: Resource, limit: Option<u64>, slack: u64) -> io::Result<()> {
     let Some(limit) = limit else { return Ok(()) };
-    let limit = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
-    Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?)
+    let hard = limit.saturating_add(slack);
+    let hard = getrlimit(resource).maximum.map_or(hard, |maximum| maximum.min(hard));
+    Ok(setrlimit(resource, Rlimit { current: Some(limit.min(hard)), maximum: Some(hard) })?)
 }
 
 fn replace_by(program: &OsStr, arguments: ArgsOs) -> io::Error {

@@ -56,17 +56,11 @@ fn guard() -> io::Result<()> {
     let mut orders = BufReader::new(control);
     let (launch, stdin) = receive(&mut orders)?;
 
-    let (sender, events) = channel();
     let kills_before = out_of_memory_kills();
-    let command = match start(&launch, stdin, &sender) {
-        Ok(command) => command,
+    let (command, events) = match start(&launch, stdin, orders) {
+        Ok(started) => started,
         Err((step, error)) => return send(&mut reports, &failure(step, &error)),
     };
-    thread::spawn({
-        let sender = sender.clone();
-        move || follow_orders(orders, &sender)
-    });
-    thread::spawn(move || reap(&sender));
 
     let mut watch = Watch { command, grace: launch.grace, reports, exec: None, exit: Exit::default() };
     watch.until_nothing_is_left(&events);
@@ -94,28 +88,47 @@ fn receive(orders: &mut BufReader<UnixStream>) -> io::Result<(Launch, Stdio)> {
 }
 
 /// Starts the command in a group of its own, and lets go of the output, so that it ends when the command's does.
-fn start(launch: &Launch, stdin: Stdio, sender: &Sender<Event>) -> Result<Process, (Step, io::Error)> {
+fn start(
+    launch: &Launch,
+    stdin: Stdio,
+    orders: BufReader<UnixStream>,
+) -> Result<(Process, Receiver<Event>), (Step, io::Error)> {
     let guard = |error: Errno| (Step::Guard, error.into());
     setsid().map_err(guard)?;
     set_child_subreaper(Some(getpid())).map_err(guard)?;
     std::env::set_current_dir(Path::new(&launch.cwd)).map_err(|error| (Step::Folder, error))?;
+    fork(launch, stdin, orders).map_err(|error| (Step::Fork, error))
+}
 
-    let fork = |error| (Step::Fork, error);
-    let (outcome, outcome_of_exec) = io::pipe().map_err(fork)?;
+/// If it fails half-way the guard ends, and with it, by the kernel's hand, what was started.
+fn fork(
+    launch: &Launch,
+    stdin: Stdio,
+    orders: BufReader<UnixStream>,
+) -> io::Result<(Process, Receiver<Event>)> {
+    let (outcome, outcome_of_exec) = io::pipe()?;
     let child = Command::new(OWN_EXECUTABLE)
-        .args(command::arguments(launch).map_err(fork)?)
+        .args(command::arguments(launch)?)
         .stdin(stdin)
         .stderr(outcome_of_exec)
         .process_group(0)
-        .spawn()
-        .map_err(fork)?;
-    let command = Process::look_up(child.id().cast_signed()).map_err(fork)?;
-    let null = File::options().write(true).open("/dev/null").map_err(fork)?;
-    dup2_stdout(null).map_err(guard)?;
+        .spawn()?;
+    let command = Process::look_up(child.id().cast_signed())?;
+    dup2_stdout(File::options().write(true).open("/dev/null")?)?;
 
+    let (sender, events) = channel();
+    watch_with(&sender, move |sender| {
+        // No receiver means, here and below, that the guard is about to end.
+        let _ = sender.send(Event::Exec(command::read_outcome(outcome)));
+    })?;
+    watch_with(&sender, |sender| follow_orders(orders, sender))?;
+    watch_with(&sender, reap)?;
+    Ok((command, events))
+}
+
+fn watch_with(sender: &Sender<Event>, work: impl FnOnce(&Sender<Event>) + Send + 'static) -> io::Result<()> {
     let sender = sender.clone();
-    thread::spawn(move || sender.send(Event::Exec(command::read_outcome(outcome))));
-    Ok(command)
+    thread::Builder::new().spawn(move || work(&sender)).map(drop)
 }
 
 enum Event {
@@ -133,7 +146,6 @@ fn follow_orders(orders: BufReader<UnixStream>, sender: &Sender<Event>) {
             return;
         }
     }
-    // No receiver means that the guard is about to end.
     let _ = sender.send(Event::Abandoned);
 }
 
@@ -184,46 +196,41 @@ impl Watch {
         let mut stage = Stage::Running;
         let mut childless = false;
         while !(childless && self.exec.is_some()) {
-            stage = match next(events, stage) {
-                Ok(Event::Exec(outcome)) => {
-                    self.tell_whether_started(outcome);
-                    stage
-                }
-                Ok(Event::Childless) => {
-                    childless = true;
-                    stage
-                }
+            match next(events, stage) {
+                Ok(Event::Exec(outcome)) => self.tell_whether_started(outcome),
+                Ok(Event::Childless) => childless = true,
                 Ok(Event::Reaped(pid, status)) if pid.as_raw_nonzero().get() == self.command.pid => {
                     self.exit.code = status.exit_status();
                     self.exit.signal = status.terminating_signal();
-                    match stage {
-                        Stage::Running => Stage::Settling { until: Instant::now() + SETTLE },
-                        Stage::Settling { .. } | Stage::Asked { .. } | Stage::Forced { .. } => stage,
+                    if matches!(stage, Stage::Running) {
+                        stage = Stage::Settling { until: Instant::now() + SETTLE };
                     }
                 }
-                Ok(Event::Reaped(..)) => stage,
-                Ok(Event::Terminate) => match stage {
-                    Stage::Running => {
-                        self.exit.terminated = true;
-                        ask_to_end(self.grace)
-                    }
-                    Stage::Settling { .. } | Stage::Asked { .. } | Stage::Forced { .. } => stage,
-                },
-                Ok(Event::Abandoned) => match stage {
-                    Stage::Running | Stage::Settling { .. } | Stage::Asked { .. } => force(),
-                    Stage::Forced { .. } => stage,
-                },
-                Err(RecvTimeoutError::Timeout) => match stage {
-                    Stage::Settling { .. } => {
-                        self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
-                        ask_to_end(LEFTOVER_GRACE)
-                    }
-                    Stage::Running | Stage::Asked { .. } => force(),
-                    Stage::Forced { give_up, .. } if Instant::now() < give_up => kill_again(give_up),
-                    Stage::Forced { .. } => return self.give_up(),
+                Ok(Event::Terminate) if matches!(stage, Stage::Running) => {
+                    self.exit.terminated = true;
+                    stage = ask_to_end(self.grace);
+                }
+                // An orphan has ended; or the command had, when the order came.
+                Ok(Event::Reaped(..) | Event::Terminate) => {}
+                Ok(Event::Abandoned) => stage = force(),
+                Err(RecvTimeoutError::Timeout) => match self.after(stage) {
+                    Some(next) => stage = next,
+                    None => return self.give_up(),
                 },
                 Err(RecvTimeoutError::Disconnected) => return self.give_up(),
-            };
+            }
+        }
+    }
+
+    /// What follows a stage whose time is over.
+    fn after(&mut self, stage: Stage) -> Option<Stage> {
+        match stage {
+            Stage::Settling { .. } => {
+                self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
+                Some(ask_to_end(LEFTOVER_GRACE))
+            }
+            Stage::Running | Stage::Asked { .. } => Some(force()),
+            Stage::Forced { give_up, .. } => (Instant::now() < give_up).then(|| kill_again(give_up)),
         }
     }
 

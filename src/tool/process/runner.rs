@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CommandGroup, CommandSpec, End, Finished, GUARD_WORD, SpawnError,
+    CommandGroup, CommandSpec, End, Environment, Finished, GUARD_WORD, SpawnError,
     capture::{Capture, CaptureLimits},
     command::OWN_EXECUTABLE,
     descendants::kill_session,
@@ -73,58 +73,41 @@ impl ProcessRunner {
     /// # Errors
     /// Says why it did not start.
     pub async fn start(&self, spec: CommandSpec) -> Result<Running, SpawnError> {
+        let grace = spec.grace.min(NEVER);
         let launch = Launch {
             program: spec.program.clone(),
             args: spec.args,
             cwd: spec.cwd.clone().into_os_string(),
             limits: spec.limits,
-            grace: spec.grace,
+            grace,
             stdin_len: spec.stdin.as_ref().map(|bytes| bytes.len() as u64),
         };
         let mut order = serde_json::to_vec(&launch).map_err(|error| SpawnError::Guard(error.into()))?;
         order.push(b'\n');
         order.extend(spec.stdin.unwrap_or_default());
 
-        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::from_os)?;
-        let (control, control_end) = StdStream::pair().map_err(SpawnError::from_os)?;
-        control.set_nonblocking(true).map_err(SpawnError::Guard)?;
-        let control = UnixStream::from_std(control).map_err(SpawnError::Guard)?;
-        let output = pipe::Receiver::from_owned_fd(output).map_err(SpawnError::Guard)?;
-        let guard = Command::new(&self.executable)
-            .arg0(env!("CARGO_PKG_NAME"))
-            .arg(GUARD_WORD)
-            .env_clear()
-            .envs(spec.env)
-            .stdin(OwnedFd::from(control_end))
-            .stdout(output_end)
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(SpawnError::from_os)?;
-
-        let mut running = Running {
-            group: CommandGroup { pid: 0, start_time: 0, boot_id: String::new() },
-            session: guard.id(),
-            guard,
-            control: BufReader::new(control).lines(),
-            output,
-            capture: Arc::new(Mutex::new(Capture::new(spec.output.clone()))),
-            output_limits: spec.output,
-            started: Instant::now(),
-            timeout: spec.timeout,
-            grace: spec.grace,
-        };
-        let report = timeout(START_LIMIT, running.launch(&order))
+        let (mut guard, control, output) = self.spawn_guard(spec.env)?;
+        let started = Instant::now();
+        let mut control = BufReader::new(control).lines();
+        let report = timeout(START_LIMIT, launch_by(&mut control, &order))
             .await
             .map_err(|late| SpawnError::Guard(late.into()))?
             .map_err(SpawnError::Guard)?;
         match report {
-            Report::Started { pid, start_time } => {
-                running.group = CommandGroup::current(pid, start_time);
-                Ok(running)
-            }
+            Report::Started { pid, start_time } => Ok(Running {
+                group: CommandGroup::current(pid, start_time),
+                session: guard.id(),
+                guard,
+                control,
+                output,
+                capture: Arc::new(Mutex::new(Capture::new(spec.output))),
+                started,
+                timeout: spec.timeout.unwrap_or(NEVER).min(NEVER),
+                grace,
+            }),
             Report::Failed { step, errno } => {
                 // Collects the guard, which ends after such a report.
-                let _ = running.guard.wait().await;
+                let _ = guard.wait().await;
                 let error = io::Error::from_raw_os_error(errno);
                 Err(match step {
                     Step::Guard | Step::Fork => SpawnError::from_os(error),
@@ -134,6 +117,26 @@ impl ProcessRunner {
             }
             Report::Exited(_) => Err(SpawnError::Guard(io::ErrorKind::InvalidData.into())),
         }
+    }
+
+    /// Gives the guard, the socket to it, and the pipe that it and the command write to.
+    fn spawn_guard(&self, env: Environment) -> Result<(Child, UnixStream, pipe::Receiver), SpawnError> {
+        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::from_os)?;
+        let (control, control_end) = StdStream::pair().map_err(SpawnError::from_os)?;
+        control.set_nonblocking(true).map_err(SpawnError::Guard)?;
+        let control = UnixStream::from_std(control).map_err(SpawnError::Guard)?;
+        let output = pipe::Receiver::from_owned_fd(output).map_err(SpawnError::Guard)?;
+        let guard = Command::new(&self.executable)
+            .arg0(env!("CARGO_PKG_NAME"))
+            .arg(GUARD_WORD)
+            .env_clear()
+            .envs(env)
+            .stdin(OwnedFd::from(control_end))
+            .stdout(output_end)
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(SpawnError::from_os)?;
+        Ok((guard, control, output))
     }
 }
 
@@ -148,9 +151,8 @@ pub struct Running {
     output: pipe::Receiver,
     /// Shared with the thread that writes to the disk; the two never want it at once.
     capture: Arc<Mutex<Capture>>,
-    output_limits: CaptureLimits,
     started: Instant,
-    timeout: Option<Duration>,
+    timeout: Duration,
     grace: Duration,
 }
 
@@ -174,7 +176,7 @@ impl Running {
         // Outer: whether it is over. Inner: how, unless the guard was lost.
         let mut exit: Option<Option<Exit>> = None;
         let mut open = true;
-        let mut alarm = pin!(sleep_until(self.started + self.timeout.unwrap_or(NEVER)));
+        let mut alarm = pin!(sleep_until(self.started + self.timeout));
         while exit.is_none() || open {
             tokio::select! {
                 read = self.output.read(&mut buffer), if open => match read {
@@ -210,11 +212,6 @@ impl Running {
         self.finish(stop, exit.flatten()).await
     }
 
-    async fn launch(&mut self, order: &[u8]) -> io::Result<Report> {
-        self.control.get_mut().get_mut().write_all(order).await?;
-        next_report(&mut self.control).await
-    }
-
     /// Stores what was read, off the async threads if that means the disk.
     async fn take_in(&self, buffer: Vec<u8>, length: usize) -> Vec<u8> {
         let capture = Arc::clone(&self.capture);
@@ -244,11 +241,8 @@ impl Running {
 
     async fn finish(self, stop: Option<Stop>, exit: Option<Exit>) -> Finished {
         let duration = self.started.elapsed();
-        let (capture, limits) = (self.capture, self.output_limits);
-        let finish = move || {
-            let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *capture, Capture::new(limits)).finish()
-        };
+        let capture = self.capture;
+        let finish = move || capture.lock().unwrap_or_else(PoisonError::into_inner).finish();
         let output =
             spawn_blocking(finish).await.unwrap_or_else(|_| Capture::new(CaptureLimits::default()).finish());
         let end = end_of(stop, exit.as_ref());
@@ -271,6 +265,11 @@ fn end_of(stop: Option<Stop>, exit: Option<&Exit>) -> End {
         (Some(Exit { signal: Some(signal), .. }), _) => End::Signalled(*signal),
         (Some(Exit { code: None, signal: None, .. }), _) => End::GuardLost,
     }
+}
+
+async fn launch_by(control: &mut Lines<BufReader<UnixStream>>, order: &[u8]) -> io::Result<Report> {
+    control.get_mut().get_mut().write_all(order).await?;
+    next_report(control).await
 }
 
 /// May be dropped half-way without losing anything.
