@@ -156,6 +156,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn whatever_the_budget_what_is_shown_is_valid_and_the_newest(
             blocks in prop::collection::vec(block(), 0..12),

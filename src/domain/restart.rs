@@ -57,11 +57,7 @@ pub fn decide(policy: RestartPolicy, exit: Exit, idle: &[Timestamp], now: Timest
     if idle.iter().filter(|at| now.since(**at) < WINDOW).count() >= INTENSITY {
         return Restart::TooMany;
     }
-    let Some(doublings) = u32::try_from(idle.len()).ok().and_then(|count| count.checked_sub(1)) else {
-        // The first death after progress: most likely a passing fault.
-        return Restart::After(BASE.mul_f64(0.5_f64.mul_add(-jitter.clamp(0.0, 1.0), 1.0)));
-    };
-    let ceiling = BASE.saturating_mul(2 << doublings.min(6)).min(CEILING);
+    let ceiling = BASE.saturating_mul(1 << idle.len().min(6)).min(CEILING);
     Restart::After(ceiling.mul_f64(0.5_f64.mul_add(-jitter.clamp(0.0, 1.0), 1.0)))
 }
 
@@ -100,7 +96,7 @@ mod tests {
     fn the_sixth_death_without_progress_in_a_minute_is_the_last() {
         let restart = |ago: &[i64]| decide(RestartPolicy::Always, Exit::Stopped, &idle(ago), NOW, 1.0);
         assert_eq!(restart(&[59, 40, 30, 20, 10]), Restart::TooMany);
-        assert_eq!(restart(&[60, 40, 30, 20, 10]), Restart::After(Duration::from_secs(8)));
+        assert_eq!(restart(&[60, 40, 30, 20, 10]), Restart::After(Duration::from_secs(16)));
     }
 
     #[test]

@@ -282,6 +282,23 @@ impl Run {
         self.activity.total + running
     }
 
+    /// Calls of the running turn that wait for a lock, a permit or an actor.
+    pub fn waiting_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let calls = match &self.phase {
+            Phase::Acting(calls) => calls.as_slice(),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
+        };
+        calls.iter().filter(|open| matches!(open.stage, Stage::Judged(_))).map(|open| &open.call)
+    }
+
+    /// Whether a call of the run may be taking effect right now.
+    pub fn is_acting(&self) -> bool {
+        match &self.phase {
+            Phase::Acting(calls) => calls.iter().any(OpenCall::is_started),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => false,
+        }
+    }
+
     /// Returns the work still owed. An ended run owes nothing.
     pub fn owed(&self) -> Vec<Effect> {
         match &self.phase {

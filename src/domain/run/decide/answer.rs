@@ -1,0 +1,164 @@
+//! The model's answer, or its failure: what is done about it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Draft, micros};
+use crate::domain::{
+    call::{Failure, ToolCall},
+    event::{Decision, Event, ModelRetry, TurnEnd},
+    id::CallId,
+    message::Reply,
+    outcome::{Block, FaultClass, Limit, Outcome, Stop},
+    policy::Verdict,
+    retry,
+    run::{Judgement, Phase, Proposal, ProposedCall, Refused},
+    usage::{Usage, estimated_tokens},
+};
+
+impl Draft<'_> {
+    pub(super) fn expect_request(&self, turn: u32, attempt: u32) -> Result<(), Refused> {
+        match self.run.phase {
+            Phase::Thinking { attempt: open, .. } if turn == self.run.turn && attempt == open => Ok(()),
+            Phase::New
+            | Phase::Queued
+            | Phase::Between
+            | Phase::Thinking { .. }
+            | Phase::Acting(_)
+            | Phase::Ended(_) => Err(Refused::StaleRequest),
+        }
+    }
+
+    pub(super) fn replied(&mut self, turn: u32, attempt: u32, proposal: Proposal) -> Result<(), Refused> {
+        self.expect_request(turn, attempt)?;
+        let Proposal { text, reasoning, calls, stop, usage, duration } = proposal;
+        let says_nothing =
+            text.trim().is_empty() && calls.is_empty() && usage.is_none_or(|usage| usage.total() == 0);
+        let fault = match stop {
+            Stop::Error => Some("the model's answer broke off with an error"),
+            Stop::EndTurn | Stop::ToolCalls if says_nothing => Some("the model's answer was empty"),
+            Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
+        };
+        if let Some(error) = fault {
+            self.model_failed(FaultClass::Transient, error.to_owned(), None, 0.5);
+            return Ok(());
+        }
+        let (calls, judgements) = self.name_calls(calls);
+        let mut reply = Reply {
+            text,
+            reasoning,
+            calls,
+            stop,
+            usage: usage.unwrap_or_default(),
+            duration_us: micros(duration),
+        };
+        if usage.is_none() {
+            let (input, output) = (estimated_tokens(self.run.history_bytes), estimated_tokens(reply.bytes()));
+            reply.usage = Usage { input, output, estimated: true, ..Usage::default() };
+        }
+        let reply = Arc::new(reply);
+        self.usage += reply.usage;
+        self.text = Some(reply.text.clone());
+        self.push(Event::Message(reply.clone()));
+        match stop {
+            Stop::Length => {
+                for call in &reply.calls {
+                    let why = "not executed: the reply was cut at its length limit, so nothing of it was run";
+                    self.refuse(&call.id, Failure::Truncated, why);
+                }
+                self.finish_turn(Outcome::Blocked(Block::Truncated), None);
+            }
+            Stop::Refusal => {
+                for call in &reply.calls {
+                    self.refuse(&call.id, Failure::Denied, "not executed: the model's answer was withheld");
+                }
+                self.finish_turn(Outcome::Blocked(Block::Refusal), None);
+            }
+            Stop::ToolCalls | Stop::EndTurn | Stop::Error if reply.calls.is_empty() => {
+                self.answered_for_good()
+            }
+            Stop::ToolCalls | Stop::EndTurn | Stop::Error => self.act(&reply.calls, judgements),
+        }
+        Ok(())
+    }
+
+    /// Gives every call an id that is unique in the run; a provider's id that is not, or is missing, is replaced.
+    fn name_calls(&self, proposed: Vec<ProposedCall>) -> (Vec<ToolCall>, Vec<Judgement>) {
+        let mut calls: Vec<ToolCall> = Vec::with_capacity(proposed.len());
+        let mut judgements = Vec::with_capacity(proposed.len());
+        for (index, ProposedCall { id, name, arguments, judgement }) in proposed.into_iter().enumerate() {
+            let id = id.filter(|id| !id.is_empty());
+            let base = id.clone().unwrap_or_else(|| format!("call_{}_{}", self.turn, index + 1).into());
+            let taken =
+                |id: &CallId| self.run.call_ids.contains(id) || calls.iter().any(|call| call.id == *id);
+            let unique = std::iter::once(CallId::new(base.clone()))
+                .chain((2_u64..).map(|n| CallId::new(format!("{base}_{n}"))))
+                .find(|id| !taken(id))
+                .unwrap_or_else(|| CallId::new(base.clone()));
+            let provider_id = id.filter(|id| **id != *unique.as_str());
+            calls.push(ToolCall { id: unique, provider_id, name, arguments });
+            judgements.push(judgement);
+        }
+        (calls, judgements)
+    }
+
+    fn act(&mut self, calls: &[ToolCall], judgements: Vec<Judgement>) {
+        let asked = self.answered.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        if self.limits().max_tool_calls.is_some_and(|limit| asked > limit) {
+            for call in calls {
+                self.refuse(
+                    &call.id,
+                    Failure::Denied,
+                    "not executed: the run's limit of tool calls is reached",
+                );
+            }
+            self.finish_turn(Outcome::Budget(Limit::ToolCalls), None);
+            return;
+        }
+        let mut open = false;
+        for (call, judgement) in calls.iter().zip(judgements) {
+            match judgement {
+                Judgement::Refused { failure, why } => self.refuse(&call.id, failure, &why),
+                Judgement::Judged { verdict, rule, effect, access } => {
+                    let denial = match verdict {
+                        Verdict::Allow => None,
+                        Verdict::Ask => Some(format!("denied: {rule}, and nobody is there to ask")),
+                        Verdict::Deny => Some(format!("denied: {rule}")),
+                    };
+                    let decision = Decision { call: call.id.clone(), verdict, rule, effect, access };
+                    self.push(Event::Decision(Arc::new(decision)));
+                    match denial {
+                        None => open = true,
+                        Some(why) => self.refuse(&call.id, Failure::Denied, &why),
+                    }
+                }
+            }
+        }
+        if !open {
+            self.batch_answered();
+        }
+    }
+
+    /// `class` failed the open request.
+    pub(super) fn model_failed(
+        &mut self,
+        class: FaultClass,
+        error: String,
+        retry_after: Option<Duration>,
+        jitter: f64,
+    ) {
+        let Phase::Thinking { attempt, tries, .. } = self.run.phase else { return };
+        let tries = tries + u32::from(class != FaultClass::RateLimit);
+        match retry::delay(class, tries, attempt, retry_after, jitter) {
+            Some(delay) => {
+                let not_before = self.now.after(delay);
+                self.push(Event::ModelRetry(ModelRetry { attempt, class, error, not_before }));
+            }
+            None => self.finish_turn(Outcome::ProviderError(class), Some(error)),
+        }
+    }
+
+    fn answered_for_good(&mut self) {
+        self.push(Event::TurnEnd(TurnEnd { calls: 0 }));
+        self.follow_up();
+    }
+}

@@ -1,0 +1,187 @@
+//! Turns an input into the facts that it gives rise to, or a refusal. Changes nothing.
+//!
+//! The facts of one decision are one append: no log ends between them, so an answer is never of record without its
+//! decisions, nor the last result of a turn without what follows from it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Input, Phase, Refused, Run};
+use crate::domain::{
+    event::{Event, Fact, InputClaimed, InputKind, Interrupted, QueuedInput, RunStart, TurnEnd, TurnStart},
+    outcome::{Limit, Outcome},
+    task::TaskSpec,
+    time::Timestamp,
+    usage::{Limits, Usage},
+};
+
+mod answer;
+mod calls;
+mod ending;
+mod restart;
+
+/// Facts being drawn up, with what has to be known of the state that they lead to.
+struct Draft<'a> {
+    run: &'a Run,
+    now: Timestamp,
+    turn: u32,
+    facts: Vec<Fact>,
+    /// Usage and counts as they will be.
+    usage: Usage,
+    answered: u32,
+    /// Calls of this turn that will be answered, and whether all of them ask for the end.
+    batch: (u32, bool),
+    text: Option<Arc<str>>,
+    active: Duration,
+}
+
+impl Run {
+    /// Returns the facts that `input` gives rise to, or why it is refused. Changes nothing.
+    ///
+    /// # Errors
+    /// The run stands where the input makes no sense; most often, a report that comes too late.
+    pub fn decide(&self, input: Input, now: Timestamp) -> Result<Vec<Fact>, Refused> {
+        // Time never goes back within a run, whatever the machine's clock does.
+        let mut draft = Draft::of(self, now.max(self.last_at));
+        let submits = matches!(input, Input::Submit(_));
+        match self.phase {
+            Phase::Ended(_) => return Err(Refused::Ended),
+            Phase::New if !submits => return Err(Refused::OutOfTurn),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => {}
+        }
+        match input {
+            Input::Submit(spec) => draft.submit(spec)?,
+            Input::Start { model, tools } => draft.start(model, tools)?,
+            Input::Replied { turn, attempt, proposal } => draft.replied(turn, attempt, *proposal)?,
+            Input::ModelFailed { turn, attempt, class, error, retry_after, jitter } => {
+                draft.expect_request(turn, attempt)?;
+                draft.model_failed(class, error, retry_after, jitter);
+            }
+            Input::Granted { call, change } => draft.granted(call, change)?,
+            Input::CallEnded(result) => draft.call_ended(result)?,
+            Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
+            Input::End(outcome) => draft.end_early(outcome)?,
+            Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
+            Input::Restart { cause, error } => draft.restart(cause, error),
+            Input::GiveUp { breakage, error } => draft.give_up(breakage, error),
+        }
+        Ok(draft.facts)
+    }
+}
+
+impl<'a> Draft<'a> {
+    fn of(run: &'a Run, now: Timestamp) -> Self {
+        Self {
+            run,
+            now,
+            turn: run.turn,
+            facts: Vec::with_capacity(4),
+            usage: run.usage,
+            answered: run.answered,
+            batch: (0, true),
+            text: None,
+            active: run.active(now),
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.facts.push(Fact { at: self.now, turn: self.turn, event });
+    }
+
+    fn submit(&mut self, spec: Arc<TaskSpec>) -> Result<(), Refused> {
+        if self.run.phase != Phase::New {
+            return Err(Refused::OutOfTurn);
+        }
+        if spec.task.trim().is_empty() {
+            return Err(Refused::Empty);
+        }
+        self.push(Event::Submitted(spec));
+        Ok(())
+    }
+
+    fn start(&mut self, model: Arc<str>, tools: Vec<Arc<str>>) -> Result<(), Refused> {
+        if self.run.phase != Phase::Queued {
+            return Err(Refused::OutOfTurn);
+        }
+        self.push(Event::RunStart(RunStart { model, tools }));
+        self.next_turn(None);
+        Ok(())
+    }
+
+    /// The model has nothing more to ask for: an input is taken up, or the run is done.
+    fn follow_up(&mut self) {
+        match self.oldest(InputKind::Steer).or_else(|| self.oldest(InputKind::FollowUp)) {
+            Some(input) => self.next_turn(Some(input)),
+            None => self.end(Outcome::Done, None),
+        }
+    }
+
+    /// Every call of the turn has its result.
+    fn batch_answered(&mut self) {
+        let (calls, terminate) = self.batch;
+        self.push(Event::TurnEnd(TurnEnd { calls }));
+        if let Some(outcome) = self.run.ending {
+            return self.end(outcome, None);
+        }
+        if terminate && calls > 0 {
+            return self.end(Outcome::Done, None);
+        }
+        self.next_turn(self.oldest(InputKind::Steer));
+    }
+
+    /// Inputs are taken up one at a time, the oldest of its kind first.
+    fn oldest(&self, when: InputKind) -> Option<InputClaimed> {
+        let input = self.run.inputs.iter().find(|input| input.when == when)?;
+        Some(InputClaimed { input: input.input })
+    }
+
+    /// Begins a turn, in which the model is shown `input`, unless a limit forbids one.
+    fn next_turn(&mut self, input: Option<InputClaimed>) {
+        if let Some(limit) = self.reached() {
+            return self.end(Outcome::Budget(limit), None);
+        }
+        if let Some(input) = input {
+            self.push(Event::InputClaimed(input));
+        }
+        self.turn += 1;
+        self.push(Event::TurnStart(TurnStart {}));
+    }
+
+    fn limits(&self) -> Limits {
+        self.run.spec.as_ref().map(|spec| spec.limits).unwrap_or_default()
+    }
+
+    /// The limit that forbids another turn, if one does.
+    fn reached(&self) -> Option<Limit> {
+        let limits = self.limits();
+        let over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
+        let wall = self.run.started_at.map(|at| self.now.since(at));
+        let checks = [
+            (self.turn >= limits.turns(), Limit::Turns),
+            (over(self.usage.input, limits.max_input_tokens), Limit::InputTokens),
+            (over(self.usage.output, limits.max_output_tokens), Limit::OutputTokens),
+            (over(self.usage.total(), limits.max_total_tokens), Limit::TotalTokens),
+            (limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit), Limit::WallTime),
+            (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
+        ];
+        checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))
+    }
+
+    fn say(&mut self, when: InputKind, text: Arc<str>, expected_turn: Option<u32>) -> Result<(), Refused> {
+        if self.run.ending.is_some() {
+            return Err(Refused::Ending);
+        }
+        if text.trim().is_empty() {
+            return Err(Refused::Empty);
+        }
+        if expected_turn.is_some_and(|turn| turn != self.turn) {
+            return Err(Refused::OtherTurn { actual: self.turn });
+        }
+        let input = self.run.inputs_seen + 1;
+        self.push(Event::InputQueued(QueuedInput { input, when, text }));
+        Ok(())
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,81 @@
+//! Going on from wherever a log ends.
+//!
+//! A read runs again, a change of one file is looked at first, and what else had started is never repeated.
+
+use super::{
+    Draft,
+    ending::{ABORTED, UNKNOWN},
+};
+use crate::domain::{
+    call::{EffectClass, Failure},
+    event::{Event, Restart, RestartCause},
+    message::Message,
+    run::{OpenCall, Phase, Stage},
+};
+
+impl Draft<'_> {
+    pub(super) fn restart(&mut self, cause: RestartCause, error: Option<String>) {
+        // Nothing of the run was at work since its last sign of life.
+        self.active = self.run.active(self.run.last_at);
+        self.push(Event::Restart(Restart { cause, error }));
+        match &self.run.phase {
+            Phase::New | Phase::Queued | Phase::Ended(_) => {}
+            Phase::Thinking { .. } => {
+                if let Some(outcome) = self.run.ending {
+                    self.finish_turn(outcome, None);
+                }
+            }
+            Phase::Between => self.go_on(),
+            Phase::Acting(calls) => self.settle(calls),
+        }
+    }
+
+    fn go_on(&mut self) {
+        if let Some(outcome) = self.run.ending {
+            return self.end(outcome, None);
+        }
+        match self.run.history.last() {
+            Some(Message::Assistant(reply)) if reply.calls.is_empty() => self.follow_up(),
+            Some(Message::Assistant(_) | Message::Tool(_) | Message::User(_) | Message::System(_)) | None => {
+                self.next_turn(None);
+            }
+        }
+    }
+
+    /// Answers the calls that nobody can or will run again.
+    fn settle(&mut self, calls: &[OpenCall]) {
+        self.count_answered(calls);
+        let ending = self.run.ending.is_some();
+        let mut open = false;
+        for call in calls {
+            match &call.stage {
+                Stage::Answered(_) => {}
+                Stage::Asked => {
+                    let why = "not executed: interrupted before it was judged";
+                    self.refuse(&call.call.id, Failure::AbortedBeforeStart, why);
+                }
+                Stage::Judged(_) if ending => {
+                    self.refuse(&call.call.id, Failure::AbortedBeforeStart, ABORTED);
+                }
+                Stage::Judged(_) => open = true,
+                Stage::Started(decision, change) => {
+                    let can_tell = match decision.effect {
+                        EffectClass::Read => true,
+                        EffectClass::Write => change.is_some(),
+                        EffectClass::Outside => false,
+                    };
+                    if can_tell && !ending {
+                        open = true;
+                    } else {
+                        self.refuse(&call.call.id, Failure::OutcomeUnknown, UNKNOWN);
+                    }
+                }
+                Stage::InDoubt(..) if ending => self.refuse(&call.call.id, Failure::OutcomeUnknown, UNKNOWN),
+                Stage::InDoubt(..) => open = true,
+            }
+        }
+        if !open {
+            self.batch_answered();
+        }
+    }
+}
