@@ -1,6 +1,7 @@
 //! herder runs many LLM agent runs at once under one supervisor.
 
 pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

@@ -1,3 +1,10 @@
 //! The `herder` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use herder::cli::Cli;
+
+fn main() -> ExitCode {
+    Cli::parse().run().into()
+}

@@ -16,10 +16,6 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
     variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn flag(name: &'static str, path: &[&str], value: &str) -> Flag {
-    Flag { name, path: path.iter().map(|key| (*key).to_owned()).collect(), value: value.to_owned() }
-}
-
 /// The error for a `--config` file with this text, without the file's folder.
 fn refusal(text: &str) -> String {
     let folder = folder();
@@ -48,7 +44,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
         user_file: Some(user.clone()),
         file: Some(named.clone()),
         environment: environment(&[("HERDER_SUPERVISOR__MAX_LIVE_RUNS", "3"), ("HERDER_LOG", "debug")]),
-        flags: vec![flag("-j", &["supervisor", "max_live_runs"], "4")],
+        flags: vec![Flag::new("-j", &["supervisor", "max_live_runs"], 4)],
     })
     .expect("loads");
     assert_eq!(config.supervisor.max_live_runs.get(), 4);
@@ -66,7 +62,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
 fn an_error_names_file_line_and_field_and_what_would_be_right() {
     assert_eq!(
         refusal("[supervisor]\n\nmax_live_runs = \"many\"\n"),
-        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a nonzero usize"
+        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a whole number, 1 or more"
     );
     assert_eq!(
         refusal("[store]\ndurability = \"disk\"\n"),
@@ -96,10 +92,10 @@ fn an_error_in_a_variable_or_a_flag_names_it() {
         refused(Sources { environment, ..Sources::default() }),
         "HERDER_STORE__DURABILITY: store.durability: unknown variant '7', expected 'power' or 'process'"
     );
-    let flags = vec![flag("-j", &["supervisor", "max_live_runs"], "0")];
+    let flags = vec![Flag::new("-j", &["supervisor", "max_live_runs"], 0)];
     assert_eq!(
         refused(Sources { flags, ..Sources::default() }),
-        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a nonzero usize"
+        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more"
     );
 }
 
@@ -130,7 +126,9 @@ fn a_variable_is_text_or_a_list_where_one_is_wanted() {
         ("HERDER_DEFAULTS__POLICY", "true"),
         ("HERDER_DEFAULTS__MODEL", "openai:m"),
     ]);
-    let (config, _) = load(&Sources { environment, ..Sources::default() }).expect("loads");
+    let flags = vec![Flag::new("--label", &["defaults", "labels", "team"], "7")];
+    let (config, _) = load(&Sources { environment, flags, ..Sources::default() }).expect("loads");
+    assert_eq!(config.defaults.labels["team"], "7");
     assert_eq!(config.tools.env_pass, ["PATH", "HOME"]);
     assert_eq!(config.defaults.policy, "true");
     assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
