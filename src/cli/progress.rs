@@ -30,7 +30,9 @@ pub enum ProgressMode {
 /// Ends that the rate is reckoned from are not older than this.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Time between two lines.
-const INTERVAL: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two changes of a bar.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The counts of a batch. Times are measured from its start.
 #[derive(Clone, Debug, Default)]
@@ -188,11 +190,15 @@ impl Reporter {
 
     /// Shows how far things are, if it is time to. To be called on every change, and about once a second besides.
     pub fn show(&mut self, progress: &Progress, now: Duration) {
+        let interval = if matches!(self.shown, Shown::Bar(_)) { BAR_INTERVAL } else { LINE_INTERVAL };
+        if now.saturating_sub(self.last) < interval {
+            return;
+        }
+        self.last = now;
         if let Shown::Bar(bar) = &self.shown {
             bar.set_position(u64::try_from(progress.ended_count()).unwrap_or(u64::MAX));
             bar.set_message(progress.text(now));
-        } else if now.saturating_sub(self.last) >= INTERVAL {
-            self.last = now;
+        } else {
             self.tell(progress, now);
         }
     }

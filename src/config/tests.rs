@@ -92,6 +92,12 @@ fn an_error_in_a_variable_or_a_flag_names_it() {
         refused(Sources { environment, ..Sources::default() }),
         "HERDER_STORE__DURABILITY: store.durability: unknown variant '7', expected 'power' or 'process'"
     );
+    let environment = [("HERDER_SHOP__OPEN".to_owned(), "1".to_owned())].into_iter().collect();
+    let unknown = refused(Sources { environment, ..Sources::default() });
+    assert!(
+        unknown.starts_with("HERDER_SHOP__OPEN: shop.open: unknown field 'shop', expected one of"),
+        "{unknown}"
+    );
     let flags = vec![Flag::new("-j", &["supervisor", "max_live_runs"], 0)];
     assert_eq!(
         refused(Sources { flags, ..Sources::default() }),
@@ -180,4 +186,39 @@ fn the_configuration_in_force_can_be_read_back() {
     let file = write(&folder, "h.toml", effective.to_toml());
     let (_, again) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
     assert_eq!(effective.to_json()["config"], again.to_json()["config"]);
+}
+
+#[test]
+fn every_key_that_has_no_default_is_shown_as_it_would_be_read() {
+    // An example is a comment that would be TOML without its mark.
+    let is_key = |text: &str| text.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+    let is_table = |text: &str| text.starts_with('[') && text.ends_with(']');
+    let uncommented: Vec<_> = BUILT_IN
+        .lines()
+        .map(|line| line.strip_prefix("# ").filter(|text| is_key(text) || is_table(text)).unwrap_or(line))
+        .collect();
+    let folder = folder();
+    let file = write(&folder, "h.toml", &uncommented.join("\n").replace("free = true ", "# "));
+    let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+    assert_eq!(config.models["local"].price(), Price::PerMtok { input: 0.1, output: 0.4, cached: 0.01 });
+    assert_eq!(config.command_tools["ticket"].timeout().map(|time| time.as_secs()), Some(30));
+    assert_eq!(config.defaults.params.seed, Some(1));
+    assert_eq!(config.tools.process.memory_mib, Some(4096));
+}
+
+#[test]
+fn a_tools_schema_stands_in_place_or_in_a_file_beside() {
+    let folder = folder();
+    let tool = |schema: &str| {
+        let text = format!("[command_tools.t]\ndescription = \"d\"\ncommand = [\"c\"]\nschema = {schema}\n");
+        let file = write(&folder, "h.toml", &text);
+        let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+        config.command_tools["t"].schema.read()
+    };
+    write(&folder, "s.json", "{\"type\": \"object\"}");
+    write(&folder, "bad.json", "\n[]");
+    assert_eq!(tool("{ type = \"object\" }").expect("read"), tool("\"s.json\"").expect("read"));
+    let error = tool("\"bad.json\"").expect_err("refused").to_string();
+    assert!(error.starts_with(&format!("{}:2: ", folder.path().join("bad.json").display())), "{error}");
+    assert!(tool("\"none.json\"").is_err());
 }
