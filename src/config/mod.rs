@@ -137,7 +137,8 @@ pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
             }
         })?;
     }
-    for (name, value) in &sources.environment.0 {
+    // An empty variable is customarily one that is not set.
+    for (name, value) in sources.environment.0.iter().filter(|(_, value)| !value.is_empty()) {
         if let Some(path) = variable_path(name) {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             layers.add_value(Origin::Variable(name.clone()), &path, value, Spelling::Loose)?;

@@ -130,6 +130,7 @@ fn a_variable_is_text_or_a_list_where_one_is_wanted() {
     let environment = environment(&[
         ("HERDER_TOOLS__ENV_PASS", "PATH, HOME"),
         ("HERDER_DEFAULTS__POLICY", "true"),
+        ("HERDER_DEFAULTS__SYSTEM", ""),
         ("HERDER_DEFAULTS__MODEL", "openai:m"),
     ]);
     let flags = vec![Flag::new("--label", &["defaults", "labels", "team"], "7")];
@@ -137,6 +138,7 @@ fn a_variable_is_text_or_a_list_where_one_is_wanted() {
     assert_eq!(config.defaults.labels["team"], "7");
     assert_eq!(config.tools.env_pass, ["PATH", "HOME"]);
     assert_eq!(config.defaults.policy, "true");
+    assert_eq!(config.defaults.system, None);
     assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
 }
 
