@@ -2,6 +2,7 @@
 
 pub mod actor;
 pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

@@ -8,4 +8,9 @@ fn main() -> ExitCode {
         return code;
     }
     ExitCode::SUCCESS
+use clap::Parser;
+use herder::cli::Cli;
+
+fn main() -> ExitCode {
+    Cli::parse().run().into()
 }

@@ -22,6 +22,15 @@ pub(super) enum Origin {
     Flag(&'static str),
 }
 
+/// How a single value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// As a TOML value.
+    Toml,
+    /// As a person writes a variable: text that is no TOML value, or stands where text is wanted, is taken as it is.
+    Loose,
+}
+
 /// Sources of configuration, merged so far.
 #[derive(Debug, Default)]
 pub(super) struct Layers<'t> {
@@ -51,16 +60,18 @@ impl<'t> Layers<'t> {
         Ok(())
     }
 
-    /// Lays one value over what is there. Text that is no TOML value, or stands where text is wanted, is taken as it is.
+    /// Lays one value over what is there.
     pub(super) fn add_value(
         &mut self,
         origin: Origin,
         path: &[&str],
         text: &'t str,
+        spelling: Spelling,
     ) -> Result<(), ConfigError> {
         let base = self.begin(origin, text);
         let Some((last, tables)) = path.split_last() else { return Ok(()) };
-        let wants_text = self.find(path).is_some_and(|value| value.get_ref().is_str());
+        let wants_text =
+            spelling == Spelling::Loose && self.find(path).is_some_and(|value| value.get_ref().is_str());
         let wants_list = self.find(path).is_some_and(|value| value.get_ref().is_array());
         let literal = if wants_text { None } else { DeValue::parse(text).ok() };
         let value = match literal {
@@ -137,9 +148,24 @@ impl<'t> Layers<'t> {
         ConfigError::Invalid {
             place: self.place(&span),
             field: field.join("."),
-            what: error.message().replace('`', "'").replace('\n', ", "),
+            what: plain(&error.message().replace('`', "'").replace('\n', ", ")),
         }
     }
+}
+
+/// Says what was expected in words, where `serde` names a type.
+fn plain(message: &str) -> String {
+    let Some((what, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let words = match expected {
+        "a nonzero usize" | "a nonzero u32" => "a whole number, 1 or more",
+        "usize" | "u32" | "u64" => "a whole number, 0 or more",
+        "i32" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list, as [\"a\", \"b\"]",
+        "a map" => "a table",
+        other => other,
+    };
+    format!("{what}, expected {words}")
 }
 
 /// Text between commas, as a list.

@@ -21,7 +21,7 @@ mod sections;
 mod tests;
 
 pub use effective::Effective;
-use layer::{Layers, Origin};
+use layer::{Layers, Origin, Spelling};
 pub use model::{Model, ModelTable, Price, Provider, Secret};
 pub use sections::{
     CommandTool, Defaults, Durability, LogFormat, ProcessLimits, Schema, Store, Supervisor, Telemetry,
@@ -70,8 +70,16 @@ pub struct Flag {
     pub name: &'static str,
     /// The keys that lead to the value.
     pub path: Vec<String>,
-    /// The value: TOML, or plain text.
+    /// The value, as TOML.
     pub value: String,
+}
+
+impl Flag {
+    /// A flag with its value, for the key at `path`.
+    pub fn new(name: &'static str, path: &[&str], value: impl Into<toml::Value>) -> Self {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        Self { name, path, value: value.into().to_string() }
+    }
 }
 
 /// Names and values; blind to Debug, since keys of accounts are among them.
@@ -130,15 +138,16 @@ pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
             }
         })?;
     }
-    for (name, value) in &sources.environment.0 {
+    // An empty variable is customarily one that is not set.
+    for (name, value) in sources.environment.0.iter().filter(|(_, value)| !value.is_empty()) {
         if let Some(path) = variable_path(name) {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            layers.add_value(Origin::Variable(name.clone()), &path, value)?;
+            layers.add_value(Origin::Variable(name.clone()), &path, value, Spelling::Loose)?;
         }
     }
     for flag in &sources.flags {
         let path: Vec<&str> = flag.path.iter().map(String::as_str).collect();
-        layers.add_value(Origin::Flag(flag.name), &path, &flag.value)?;
+        layers.add_value(Origin::Flag(flag.name), &path, &flag.value, Spelling::Toml)?;
     }
     let mut config: Config = layers.read()?;
     config.environment = sources.environment.clone();

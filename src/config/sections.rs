@@ -1,9 +1,15 @@
 //! The sections of the configuration, typed. What each key means, and its default, stands in `config/default.toml`.
 
-use std::{collections::BTreeMap, num::NonZeroU32, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
 
 use serde::Deserialize;
 
+use super::ConfigError;
 use crate::domain::{call::EffectClass, restart::RestartPolicy, task::Params, usage::Limits};
 
 /// What a task has that does not say otherwise.
@@ -192,4 +198,25 @@ const fn outside() -> EffectClass {
 pub enum Schema {
     File(PathBuf),
     Inline(serde_json::Map<String, serde_json::Value>),
+}
+
+impl Schema {
+    /// The schema itself, read from its file if it has one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no JSON object.
+    pub fn read(&self) -> Result<serde_json::Value, ConfigError> {
+        let path = match self {
+            Self::Inline(schema) => return Ok(schema.clone().into()),
+            Self::File(path) => path,
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let schema: serde_json::Map<_, _> = serde_json::from_str(&text).map_err(|error| {
+            let place = format!("{}:{}", path.display(), error.line());
+            let what = format!("{error}; want a JSON object with a JSON Schema");
+            ConfigError::Invalid { place, field: String::new(), what }
+        })?;
+        Ok(schema.into())
+    }
 }

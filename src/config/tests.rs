@@ -16,10 +16,6 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
     variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn flag(name: &'static str, path: &[&str], value: &str) -> Flag {
-    Flag { name, path: path.iter().map(|key| (*key).to_owned()).collect(), value: value.to_owned() }
-}
-
 /// The error for a `--config` file with this text, without the file's folder.
 fn refusal(text: &str) -> String {
     let folder = folder();
@@ -48,7 +44,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
         user_file: Some(user.clone()),
         file: Some(named.clone()),
         environment: environment(&[("HERDER_SUPERVISOR__MAX_LIVE_RUNS", "3"), ("HERDER_LOG", "debug")]),
-        flags: vec![flag("-j", &["supervisor", "max_live_runs"], "4")],
+        flags: vec![Flag::new("-j", &["supervisor", "max_live_runs"], 4)],
     })
     .expect("loads");
     assert_eq!(config.supervisor.max_live_runs.get(), 4);
@@ -66,7 +62,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
 fn an_error_names_file_line_and_field_and_what_would_be_right() {
     assert_eq!(
         refusal("[supervisor]\n\nmax_live_runs = \"many\"\n"),
-        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a nonzero usize"
+        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a whole number, 1 or more"
     );
     assert_eq!(
         refusal("[store]\ndurability = \"disk\"\n"),
@@ -96,10 +92,16 @@ fn an_error_in_a_variable_or_a_flag_names_it() {
         refused(Sources { environment, ..Sources::default() }),
         "HERDER_STORE__DURABILITY: store.durability: unknown variant '7', expected 'power' or 'process'"
     );
-    let flags = vec![flag("-j", &["supervisor", "max_live_runs"], "0")];
+    let environment = [("HERDER_SHOP__OPEN".to_owned(), "1".to_owned())].into_iter().collect();
+    let unknown = refused(Sources { environment, ..Sources::default() });
+    assert!(
+        unknown.starts_with("HERDER_SHOP__OPEN: shop.open: unknown field 'shop', expected one of"),
+        "{unknown}"
+    );
+    let flags = vec![Flag::new("-j", &["supervisor", "max_live_runs"], 0)];
     assert_eq!(
         refused(Sources { flags, ..Sources::default() }),
-        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a nonzero usize"
+        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more"
     );
 }
 
@@ -128,11 +130,15 @@ fn a_variable_is_text_or_a_list_where_one_is_wanted() {
     let environment = environment(&[
         ("HERDER_TOOLS__ENV_PASS", "PATH, HOME"),
         ("HERDER_DEFAULTS__POLICY", "true"),
+        ("HERDER_DEFAULTS__SYSTEM", ""),
         ("HERDER_DEFAULTS__MODEL", "openai:m"),
     ]);
-    let (config, _) = load(&Sources { environment, ..Sources::default() }).expect("loads");
+    let flags = vec![Flag::new("--label", &["defaults", "labels", "team"], "7")];
+    let (config, _) = load(&Sources { environment, flags, ..Sources::default() }).expect("loads");
+    assert_eq!(config.defaults.labels["team"], "7");
     assert_eq!(config.tools.env_pass, ["PATH", "HOME"]);
     assert_eq!(config.defaults.policy, "true");
+    assert_eq!(config.defaults.system, None);
     assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
 }
 
@@ -182,4 +188,39 @@ fn the_configuration_in_force_can_be_read_back() {
     let file = write(&folder, "h.toml", effective.to_toml());
     let (_, again) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
     assert_eq!(effective.to_json()["config"], again.to_json()["config"]);
+}
+
+#[test]
+fn every_key_that_has_no_default_is_shown_as_it_would_be_read() {
+    // An example is a comment that would be TOML without its mark.
+    let is_key = |text: &str| text.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+    let is_table = |text: &str| text.starts_with('[') && text.ends_with(']');
+    let uncommented: Vec<_> = BUILT_IN
+        .lines()
+        .map(|line| line.strip_prefix("# ").filter(|text| is_key(text) || is_table(text)).unwrap_or(line))
+        .collect();
+    let folder = folder();
+    let file = write(&folder, "h.toml", &uncommented.join("\n").replace("free = true ", "# "));
+    let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+    assert_eq!(config.models["local"].price(), Price::PerMtok { input: 0.1, output: 0.4, cached: 0.01 });
+    assert_eq!(config.command_tools["ticket"].timeout().map(|time| time.as_secs()), Some(30));
+    assert_eq!(config.defaults.params.seed, Some(1));
+    assert_eq!(config.tools.process.memory_mib, Some(4096));
+}
+
+#[test]
+fn a_tools_schema_stands_in_place_or_in_a_file_beside() {
+    let folder = folder();
+    let tool = |schema: &str| {
+        let text = format!("[command_tools.t]\ndescription = \"d\"\ncommand = [\"c\"]\nschema = {schema}\n");
+        let file = write(&folder, "h.toml", &text);
+        let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+        config.command_tools["t"].schema.read()
+    };
+    write(&folder, "s.json", "{\"type\": \"object\"}");
+    write(&folder, "bad.json", "\n[]");
+    assert_eq!(tool("{ type = \"object\" }").expect("read"), tool("\"s.json\"").expect("read"));
+    let error = tool("\"bad.json\"").expect_err("refused").to_string();
+    assert!(error.starts_with(&format!("{}:2: ", folder.path().join("bad.json").display())), "{error}");
+    assert!(tool("\"none.json\"").is_err());
 }

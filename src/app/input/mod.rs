@@ -17,20 +17,20 @@ use sha2::{Digest, Sha256};
 use crate::{
     config::Defaults,
     domain::{
-        batch::{LineError, ScriptSource, TaskLine, canonical, repair_surrogates},
-        script::Script,
-        task::{Params, TaskSpec},
+        batch::{LineError, TaskLine, canonical, repair_surrogates},
+        task::TaskSpec,
     },
 };
 
+mod complete;
 mod select;
 #[cfg(test)]
 mod tests;
 
+use complete::{Completer, Fault};
+pub use complete::{SCRIPTED, folder, read_script};
 pub use select::{Selection, repeated};
 
-/// What a task with a script asks if its line names no model.
-pub const SCRIPTED: &str = "scripted:inline";
 /// Mistakes that are told; the rest is counted.
 const SHOWN: usize = 20;
 
@@ -144,24 +144,20 @@ pub fn read_from(
 
 struct Reader<'a> {
     source: &'a Source,
-    rules: Rules<'a>,
+    completer: Completer<'a>,
     tasks: Vec<InputTask>,
     lines_of_ids: BTreeMap<Arc<str>, usize>,
-    folders: BTreeMap<PathBuf, Result<Arc<str>, String>>,
-    scripts: BTreeMap<PathBuf, Result<Script, String>>,
     told: Vec<String>,
     more: usize,
 }
 
 impl<'a> Reader<'a> {
-    const fn new(source: &'a Source, rules: Rules<'a>) -> Self {
+    fn new(source: &'a Source, rules: Rules<'a>) -> Self {
         Self {
             source,
-            rules,
+            completer: Completer::new(rules, source.folder()),
             tasks: Vec::new(),
             lines_of_ids: BTreeMap::new(),
-            folders: BTreeMap::new(),
-            scripts: BTreeMap::new(),
             told: Vec::new(),
             more: 0,
         }
@@ -180,6 +176,14 @@ impl<'a> Reader<'a> {
             self.told.push(format!("{}:{line}: {mistake}", self.source));
         } else {
             self.more += 1;
+        }
+    }
+
+    /// A default is at fault in every line that relies on it, and told once.
+    fn refuse_default(&mut self, mistake: &LineError) {
+        let text = format!("{mistake} (a default, of --{} or [defaults])", mistake.field);
+        if !self.told.contains(&text) {
+            self.told.push(text);
         }
     }
 
@@ -205,83 +209,19 @@ impl<'a> Reader<'a> {
 
     fn task(&mut self, number: usize, text: &str, line: TaskLine) {
         let id = line.id.clone();
-        let mut mistakes = Vec::new();
         if let Some(first) = self.lines_of_ids.get(&id) {
             let what = format!("{id:?} is the id of line {first} too; give each task an id of its own");
-            mistakes.push(mistake("id", what));
+            self.refuse(number, &LineError { field: "id".to_owned(), what });
         } else {
             self.lines_of_ids.insert(id.clone(), number);
         }
-        let spec = self.complete(line, &mut mistakes);
-        // It was read as JSON before, so this reads too.
-        let value = serde_json::from_str(text).unwrap_or_default();
-        let hash = hex(&Sha256::digest(canonical(&value)));
-        match spec {
-            Some(spec) if mistakes.is_empty() => self.tasks.push(InputTask { line: number, id, hash, spec }),
-            Some(_) | None => mistakes.iter().for_each(|mistake| self.refuse(number, mistake)),
-        }
-    }
-
-    /// Fills in the defaults and looks up what the line names.
-    fn complete(&mut self, line: TaskLine, mistakes: &mut Vec<LineError>) -> Option<TaskSpec> {
-        let Rules { defaults, model: known_model, tool: known_tool } = self.rules;
-        let script = self.script(line.script, mistakes);
-        let model = line.model.or_else(|| match &script {
-            Some(_) => Some(SCRIPTED.to_owned()),
-            None => defaults.model.clone(),
-        });
-        match &model {
-            Some(name) => mistakes.extend(known_model(name).err().map(|what| mistake("model", what))),
-            None => mistakes.push(mistake("model", "is missing; name one here, by --model or in [defaults]")),
-        }
-        let default_tools =
-            || Some(defaults.tools.as_ref()?.iter().map(|tool| tool.as_str().into()).collect());
-        let tools: Option<Vec<Arc<str>>> = line.tools.or_else(default_tools);
-        for tool in tools.iter().flatten() {
-            mistakes.extend(known_tool(tool).err().map(|what| mistake("tools", what)));
-        }
-        let workspace = match (&line.workspace, &defaults.workspace) {
-            (Some(path), _) => self.source.folder().join(path),
-            (None, Some(path)) => path.clone(),
-            (None, None) => PathBuf::from("."),
-        };
-        let workspace = match self.folders.entry(workspace).or_insert_with_key(|path| folder(path)) {
-            Ok(path) => path.clone(),
-            Err(what) => {
-                mistakes.push(mistake("workspace", what.clone()));
-                return None;
-            }
-        };
-        Some(TaskSpec {
-            task: line.task,
-            task_id: Some(line.id),
-            batch: None,
-            attempt: 1,
-            predecessor: None,
-            system: line.system.or_else(|| defaults.system.as_deref().map(Arc::from)),
-            facts: over(&defaults.facts, line.facts),
-            model: model?.into(),
-            workspace,
-            tools,
-            limits: line.limits.or(defaults.limits),
-            priority: line.priority.unwrap_or(defaults.priority),
-            labels: over(&defaults.labels, line.labels),
-            meta: line.meta,
-            params: params(line.params.unwrap_or_default(), &defaults.params),
-            script,
-        })
-    }
-
-    fn script(&mut self, source: Option<ScriptSource>, mistakes: &mut Vec<LineError>) -> Option<Script> {
-        match source? {
-            ScriptSource::Inline(script) => Some(script),
-            ScriptSource::File(name) => {
-                let path = self.source.folder().join(name);
-                match self.scripts.entry(path).or_insert_with_key(|path| read_script(path)) {
-                    Ok(script) => Some(script.clone()),
-                    Err(what) => {
-                        mistakes.push(mistake("script", what.clone()));
-                        None
+        match self.completer.complete(line) {
+            Ok(spec) => self.tasks.push(InputTask { line: number, id, hash: hash(text), spec }),
+            Err(faults) => {
+                for fault in &faults {
+                    match fault {
+                        Fault::Line(mistake) => self.refuse(number, mistake),
+                        Fault::Default(mistake) => self.refuse_default(mistake),
                     }
                 }
             }
@@ -289,60 +229,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads the replies of a scripted model from a file.
-///
-/// # Errors
-/// What is wrong with the file, and where.
-pub fn read_script(path: &Path) -> Result<Script, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    serde_json::from_str(&repair_surrogates(&text)).map_err(|error| {
-        let what = error.to_string();
-        let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what).replace('`', "'");
-        let (line, column) = (error.line(), error.column());
-        format!("{}:{line}:{column}: {what}; want a JSON list of replies", path.display())
-    })
-}
-
-/// The real path of a folder that is there.
-///
-/// # Errors
-/// What is there instead.
-pub fn folder(path: &Path) -> Result<Arc<str>, String> {
-    let real = path.canonicalize().map_err(|error| {
-        if error.kind() == io::ErrorKind::NotFound {
-            format!("{} does not exist; create the folder, or name another", path.display())
-        } else {
-            format!("{} cannot be opened: {error}", path.display())
-        }
-    })?;
-    if !real.is_dir() {
-        return Err(format!("{} is no folder; name the folder that tools work in", path.display()));
-    }
-    real.to_str().map(Arc::from).ok_or_else(|| format!("{} is not UTF-8; rename the folder", path.display()))
-}
-
-fn mistake(field: &str, what: impl Into<String>) -> LineError {
-    LineError { field: field.to_owned(), what: what.into() }
-}
-
-fn over(defaults: &BTreeMap<String, String>, own: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let mut merged = defaults.clone();
-    merged.extend(own);
-    merged
-}
-
-fn params(own: Params, defaults: &Params) -> Params {
-    Params {
-        temperature: own.temperature.or(defaults.temperature),
-        top_p: own.top_p.or(defaults.top_p),
-        max_tokens: own.max_tokens.or(defaults.max_tokens),
-        seed: own.seed.or(defaults.seed),
-        reasoning_effort: own.reasoning_effort.or_else(|| defaults.reasoning_effort.clone()),
-        tool_choice: own.tool_choice.or_else(|| defaults.tool_choice.clone()),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The hash of a line's content. JSON too deep to be spelt anew goes by its own spelling.
+fn hash(text: &str) -> String {
+    let digest = match serde_json::from_str(text) {
+        Ok(value) => Sha256::digest(canonical(&value)),
+        Err(_) => Sha256::digest(text),
+    };
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

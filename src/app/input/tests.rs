@@ -113,6 +113,22 @@ fn a_line_goes_before_the_defaults_and_a_script_needs_no_model() {
 }
 
 #[test]
+fn a_default_at_fault_is_told_once() {
+    let tools = Some(vec!["fly".to_owned()]);
+    let workspace = Some(PathBuf::from("/nowhere"));
+    let defaults = Defaults { model: Some("gone".to_owned()), tools, workspace, ..defaults() };
+    let text = b"{\"task\":\"1\"}\n{\"task\":\"2\"}\n";
+    let error = read_with(&defaults, Path::new("/"), text).expect_err("refused").to_string();
+    assert_eq!(
+        error,
+        "workspace: /nowhere does not exist; create the folder, or name another (a default, of --workspace or \
+         [defaults])\n\
+         model: no model is called \"gone\" (a default, of --model or [defaults])\n\
+         tools: no tool is called \"fly\" (a default, of --tools or [defaults])"
+    );
+}
+
+#[test]
 fn without_a_model_anywhere_the_line_is_refused() {
     let error = read_with(&defaults(), Path::new("/"), b"{\"task\":\"1\"}").expect_err("refused").to_string();
     assert_eq!(error, "/in.jsonl:1: model: is missing; name one here, by --model or in [defaults]");
@@ -125,6 +141,9 @@ fn the_hash_is_of_the_content_and_not_of_its_spelling() {
     assert_eq!(one.len(), 64);
     assert_eq!(one, hash("\n { \"task\": \"\\u0078\", \"id\":\"a\"}"));
     assert_ne!(one, hash("{\"id\":\"a\",\"task\":\"y\"}"));
+    let deep =
+        |leaf: &str| format!("{{\"task\":\"x\",\"meta\":{}{leaf}{}}}", "[".repeat(500), "]".repeat(500));
+    assert_ne!(hash(&deep("1")), hash(&deep("2")));
 }
 
 #[test]

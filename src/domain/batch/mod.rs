@@ -3,11 +3,13 @@
 //! Pure: lines and records come in, tasks, plans and sentences about mistakes go out. Reads no file and looks nothing up.
 
 mod canonical;
+mod halt;
 mod line;
 mod reconcile;
 mod retry;
 
 pub use canonical::{canonical, repair_surrogates};
+pub use halt::{Halt, HaltAfter, HaltHow};
 pub use line::{LineError, ScriptSource, TaskLine};
 pub use reconcile::{
     Known, Latest, LatestState, Misfit, Plan, Resume, RetryFailed, Settled, StaleLines, Start, Wanted,

@@ -1,0 +1,90 @@
+//! What the process ends with, and which failure ends it how.
+
+use std::process::ExitCode;
+
+use crate::{
+    app::input::InputError,
+    config::ConfigError,
+    domain::batch::Misfit,
+    telemetry::{log::LogError, prometheus::MetricsError},
+};
+
+/// How a command ended. The numbers are public: scripts branch on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything asked for is done.
+    Done,
+    /// Something is not done, or could not be.
+    NotDone,
+    /// The command line, the configuration or the input is not right; nothing ran.
+    Usage,
+    /// A batch was halted by its own rule.
+    Halted,
+    /// The journal does not fit the input.
+    Misfit,
+    /// There is no daemon to ask.
+    NoDaemon,
+    /// Another version wrote what is to be read.
+    Version,
+    /// SIGINT ended it.
+    Interrupted,
+    /// SIGTERM ended it.
+    Terminated,
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::NotDone => 1,
+            Self::Usage => 2,
+            Self::Halted => 3,
+            Self::Misfit => 4,
+            Self::NoDaemon => 5,
+            Self::Version => 6,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+        }
+    }
+
+    /// How a command ends that met this error.
+    pub fn of(error: &anyhow::Error) -> Self {
+        if error.is::<Misfit>() {
+            return Self::Misfit;
+        }
+        let usage = error.is::<ConfigError>()
+            || error.is::<InputError>()
+            || error.is::<LogError>()
+            || error.is::<MetricsError>()
+            || error.is::<UsageError>();
+        if usage { Self::Usage } else { Self::NotDone }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// A mistake of the command line that only the command itself can see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn an_error_ends_the_command_by_its_kind_even_with_context() {
+        let usage: anyhow::Error = UsageError("no".to_owned()).into();
+        assert_eq!(Exit::of(&usage), Exit::Usage);
+        let misfit = Err::<(), _>(Misfit::default()).context("batch").expect_err("an error");
+        assert_eq!(Exit::of(&misfit), Exit::Misfit);
+        assert_eq!(Exit::of(&anyhow::anyhow!("store")), Exit::NotDone);
+    }
+}

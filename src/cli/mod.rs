@@ -1,0 +1,168 @@
+//! The command line: what is asked, handed to the part that does it, and shown.
+//!
+//! Stdout carries data alone; progress, warnings and mistakes go to stderr. An error is one sentence, with its causes
+//! behind colons, and the exit code says what kind it is.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+};
+
+use clap::{Parser, Subcommand};
+use indicatif::{MultiProgress, ProgressDrawTarget};
+
+use crate::{
+    config::{self, Config, Effective, Flag, LogFormat, Sources},
+    telemetry::log,
+};
+
+pub mod args;
+pub mod batch;
+pub mod completions;
+pub mod config_command;
+pub mod conversation;
+pub mod demo;
+pub mod events;
+pub mod exit;
+pub mod ls;
+pub mod progress;
+pub mod render;
+pub mod result;
+pub mod run;
+pub mod show;
+pub mod stdout;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+pub use exit::{Exit, UsageError};
+
+const ABOUT: &str = "Run many LLM agents at once under one supervisor
+
+Each run is a task, a model and tools in a folder. Runs share one queue for changes, so edits never interleave; every \
+fact is in a log, so nothing is lost when herder stops. Exit codes are listed by `herder batch --help`.";
+
+const AFTER: &str = "EXAMPLES
+  herder demo try              a workspace and fifty tasks that need no model
+  herder batch try/tasks.jsonl -o try/out.jsonl --policy trusted
+  herder ls --state try/out.jsonl.state
+  herder run \"Explain src/main.rs\" --model openai:gpt-5";
+
+/// What was asked on the command line.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "herder", version, long_about = ABOUT, about = short(ABOUT), after_long_help = AFTER)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    global: args::GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    #[command(about = short(run::ABOUT), long_about = run::ABOUT, after_long_help = run::AFTER)]
+    Run(Box<run::RunArgs>),
+    #[command(about = short(batch::ABOUT), long_about = batch::ABOUT, after_long_help = batch::AFTER)]
+    Batch(Box<batch::BatchArgs>),
+    #[command(about = short(ls::ABOUT), long_about = ls::ABOUT, after_long_help = ls::AFTER)]
+    Ls(ls::LsArgs),
+    #[command(about = short(show::ABOUT), long_about = show::ABOUT, after_long_help = show::AFTER)]
+    Show(show::ShowArgs),
+    #[command(about = short(events::ABOUT), long_about = events::ABOUT, after_long_help = events::AFTER)]
+    Events(events::EventsArgs),
+    #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
+    #[command(after_long_help = config_command::AFTER)]
+    Config(config_command::ConfigArgs),
+    #[command(about = short(demo::ABOUT), long_about = demo::ABOUT, after_long_help = demo::AFTER)]
+    Demo(demo::DemoArgs),
+    #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
+    #[command(after_long_help = completions::AFTER)]
+    Completions(completions::CompletionsArgs),
+}
+
+/// The first line, for the list of commands.
+fn short(about: &'static str) -> &'static str {
+    about.split_once('\n').map_or(about, |(first, _)| first)
+}
+
+/// What every command has at hand.
+#[derive(Debug)]
+pub struct Context {
+    pub config: Config,
+    pub effective: Effective,
+    /// The state folder that was named, if one was.
+    pub state: Option<PathBuf>,
+    /// What draws on stderr; log lines step round it.
+    pub screen: MultiProgress,
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub fn run(self) -> Exit {
+        self.dispatch().unwrap_or_else(|error| {
+            // Nobody can be told if stderr is gone.
+            let _told = writeln!(io::stderr(), "herder: {error:#}");
+            Exit::of(&error)
+        })
+    }
+
+    fn dispatch(self) -> anyhow::Result<Exit> {
+        let (config, effective) = config::load(&Sources {
+            user_file: config::user_file(),
+            file: self.global.config.clone(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            flags: self.flags(),
+        })?;
+        let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        start_log(&config, screen.clone())?;
+        let context = Context { config, effective, state: self.global.state, screen };
+        match self.command {
+            Command::Config(args) => config_command::main(&args, &context),
+            Command::Completions(args) => completions::main(&args),
+            Command::Demo(args) => demo::main(&args),
+            Command::Run(args) => block_on(run::main(*args, context)),
+            Command::Batch(args) => block_on(batch::main(*args, context)),
+            Command::Ls(args) => block_on(ls::main(args, context)),
+            Command::Show(args) => block_on(show::main(args, context)),
+            Command::Events(args) => block_on(events::main(args, context)),
+        }
+    }
+
+    /// The flags that stand for keys of the configuration.
+    fn flags(&self) -> Vec<Flag> {
+        let mut flags = match &self.command {
+            Command::Run(args) => args.flags(),
+            Command::Batch(args) => args.flags(),
+            Command::Ls(_)
+            | Command::Show(_)
+            | Command::Events(_)
+            | Command::Config(_)
+            | Command::Demo(_)
+            | Command::Completions(_) => Vec::new(),
+        };
+        self.global.flags(&mut flags);
+        flags
+    }
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {
+    let directives = std::env::var(log::VARIABLE).unwrap_or_else(|_| config.telemetry.log.clone());
+    let format = match config.telemetry.log_format {
+        LogFormat::Text => log::Format::Text { color: colored(&io::stderr()) },
+        LogFormat::Json => log::Format::Json,
+    };
+    log::start(&directives, format, screen)
+}
+
+/// Whether to write in colour: on a terminal whose owner does not mind.
+pub fn colored(stream: &impl IsTerminal) -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !unwanted
+}

@@ -1,0 +1,301 @@
+//! How far a batch is: counted here, shown as a bar on a terminal and as a line each ten seconds elsewhere.
+//!
+//! The counting knows no clock: whoever tells it something says when. Everything is shown on stderr.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::domain::{outcome::Outcome, usage::Usage};
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressMode {
+    /// A bar on a terminal, else lines
+    Auto,
+    /// A bar
+    Bar,
+    /// A line each ten seconds
+    Lines,
+    /// Not at all
+    None,
+}
+
+/// Ends that the rate is reckoned from are not older than this.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Time between two lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two changes of a bar.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The counts of a batch. Times are measured from its start.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    total: usize,
+    running: usize,
+    /// By outcome, in the order of [`Outcome::NAMES`].
+    ended: [usize; Outcome::NAMES.len()],
+    usage: Usage,
+    recent: VecDeque<Duration>,
+}
+
+impl Progress {
+    /// A batch of this many tasks, none of which has started.
+    pub fn new(total: usize) -> Self {
+        Self { total, ..Self::default() }
+    }
+
+    /// A task had ended before this start of the batch.
+    pub fn settled(&mut self, outcome: Outcome) {
+        self.count(outcome);
+    }
+
+    /// A run got its slot.
+    pub const fn started(&mut self) {
+        self.running += 1;
+    }
+
+    /// A run gave its slot back without an end: its task gets another attempt.
+    pub const fn will_retry(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+
+    /// A request used this up.
+    pub fn used(&mut self, usage: Usage) {
+        self.usage += usage;
+    }
+
+    /// A task ended.
+    pub fn ended(&mut self, outcome: Outcome, at: Duration) {
+        self.running = self.running.saturating_sub(1);
+        self.count(outcome);
+        self.recent.push_back(at);
+        while self.recent.front().is_some_and(|first| at.saturating_sub(*first) > WINDOW) {
+            self.recent.pop_front();
+        }
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        if let Some(place) = Outcome::NAMES.iter().position(|name| *name == outcome.as_str()) {
+            self.ended[place] += 1;
+        }
+    }
+
+    /// Tasks that have ended.
+    pub fn ended_count(&self) -> usize {
+        self.ended.iter().sum()
+    }
+
+    /// Tasks that have neither ended nor a slot.
+    pub fn queued(&self) -> usize {
+        self.total.saturating_sub(self.ended_count() + self.running)
+    }
+
+    /// Ends a second, of late.
+    #[expect(clippy::cast_precision_loss, reason = "shown to people, with few digits")]
+    pub fn rate(&self, now: Duration) -> f64 {
+        let recent = self.recent.iter().filter(|at| now.saturating_sub(**at) <= WINDOW).count();
+        let seconds = now.min(WINDOW).as_secs_f64();
+        if seconds > 0.0 { recent as f64 / seconds } else { 0.0 }
+    }
+
+    /// When the last task will have ended, at this rate.
+    #[expect(clippy::cast_precision_loss, reason = "shown to people, with few digits")]
+    pub fn eta(&self, now: Duration) -> Option<Duration> {
+        let left = self.total.saturating_sub(self.ended_count());
+        let rate = self.rate(now);
+        (left > 0 && rate > 0.0).then(|| Duration::from_secs_f64((left as f64 / rate).min(1e9)))
+    }
+
+    /// Everything but the bar, as text.
+    pub fn text(&self, now: Duration) -> String {
+        let mut parts: Vec<String> = self.outcomes().map(|(name, count)| format!("{count} {name}")).collect();
+        parts.push(format!("{} running", self.running));
+        parts.push(format!("{} queued", self.queued()));
+        parts.push(format!("{} tokens in, {} out", short(self.usage.input), short(self.usage.output)));
+        parts.extend(self.usage.cost.map(|cost| format!("${:.2}", cost.usd())));
+        parts.push(format!("{:.1}/min", self.rate(now) * 60.0));
+        parts.extend(self.eta(now).map(|eta| format!("{} left", clock(eta))));
+        parts.join(", ")
+    }
+
+    /// As a line of its own.
+    pub fn line(&self, now: Duration) -> String {
+        format!("{} {}/{}: {}", clock(now), self.ended_count(), self.total, self.text(now))
+    }
+
+    /// As data.
+    pub fn json(&self, now: Duration) -> serde_json::Value {
+        json!({
+            "elapsed_ms": u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            "total": self.total,
+            "ended": self.ended_count(),
+            "outcomes": self.outcomes().map(|(name, count)| (name.to_owned(), count.into()))
+                .collect::<serde_json::Map<_, serde_json::Value>>(),
+            "running": self.running,
+            "queued": self.queued(),
+            "input_tokens": self.usage.input,
+            "output_tokens": self.usage.output,
+            "cost_usd": self.usage.cost.map(|cost| cost.usd()),
+            "per_minute": self.rate(now) * 60.0,
+            "eta_ms": self.eta(now).map(|eta| u64::try_from(eta.as_millis()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    fn outcomes(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        Outcome::NAMES.iter().copied().zip(self.ended).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Shows progress on stderr.
+#[derive(Debug)]
+pub struct Reporter {
+    shown: Shown,
+    last: Duration,
+}
+
+#[derive(Debug)]
+enum Shown {
+    Bar(ProgressBar),
+    Lines,
+    Json,
+    Nothing,
+}
+
+impl Reporter {
+    /// Shows `progress` in the way asked for; on `screen`, if as a bar.
+    pub fn new(mode: ProgressMode, as_json: bool, screen: &MultiProgress, total: usize) -> Self {
+        let terminal = io::stderr().is_terminal();
+        let shown = match (mode, as_json) {
+            (ProgressMode::None, _) => Shown::Nothing,
+            (ProgressMode::Auto | ProgressMode::Lines, true) => Shown::Json,
+            (ProgressMode::Lines, false) => Shown::Lines,
+            (ProgressMode::Auto, false) if !terminal => Shown::Lines,
+            (ProgressMode::Auto, false) | (ProgressMode::Bar, _) => {
+                let total = u64::try_from(total).unwrap_or(u64::MAX);
+                let style = ProgressStyle::with_template("{elapsed} [{bar:24}] {pos}/{len} {wide_msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar())
+                    .progress_chars("=> ");
+                Shown::Bar(screen.add(ProgressBar::new(total).with_style(style)))
+            }
+        };
+        Self { shown, last: Duration::ZERO }
+    }
+
+    /// Shows how far things are, if it is time to. To be called on every change, and about once a second besides.
+    pub fn show(&mut self, progress: &Progress, now: Duration) {
+        let interval = if matches!(self.shown, Shown::Bar(_)) { BAR_INTERVAL } else { LINE_INTERVAL };
+        if now.saturating_sub(self.last) < interval {
+            return;
+        }
+        self.last = now;
+        if let Shown::Bar(bar) = &self.shown {
+            bar.set_position(u64::try_from(progress.ended_count()).unwrap_or(u64::MAX));
+            bar.set_message(progress.text(now));
+        } else {
+            self.tell(progress, now);
+        }
+    }
+
+    /// Shows the end.
+    pub fn finish(&self, progress: &Progress, now: Duration) {
+        if let Shown::Bar(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+        self.tell(progress, now);
+    }
+
+    fn tell(&self, progress: &Progress, now: Duration) {
+        let text = match self.shown {
+            Shown::Bar(_) | Shown::Lines => progress.line(now),
+            Shown::Json => progress.json(now).to_string(),
+            Shown::Nothing => return,
+        };
+        // A batch goes on though nobody watches it.
+        let _shown = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// A count with three digits at most.
+#[expect(clippy::cast_precision_loss, reason = "shown to people, with few digits")]
+pub(super) fn short(count: u64) -> String {
+    let (value, unit) = match count {
+        0..1_000 => return count.to_string(),
+        1_000..1_000_000 => (count as f64 / 1e3, "k"),
+        1_000_000..1_000_000_000 => (count as f64 / 1e6, "M"),
+        _ => (count as f64 / 1e9, "G"),
+    };
+    if value < 9.95 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+}
+
+/// A length of time as `59s`, `1m05s` or `2h03m`.
+pub(super) fn clock(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{outcome::Limit, usage::NanoUsd};
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_line_tells_outcomes_queue_use_rate_and_what_is_left() {
+        let mut progress = Progress::new(50);
+        progress.settled(Outcome::Done);
+        for _ in 0..12 {
+            progress.started();
+        }
+        progress.used(Usage {
+            input: 1_234_567,
+            output: 34_000,
+            cost: Some(NanoUsd::new(431_000_000)),
+            ..Usage::default()
+        });
+        progress.ended(Outcome::Done, at(10));
+        progress.ended(Outcome::Budget(Limit::Turns), at(20));
+        progress.will_retry();
+        assert_eq!(
+            progress.line(at(30)),
+            "30s 3/50: 2 done, 1 budget, 9 running, 38 queued, 1.2M tokens in, 34k out, $0.43, 4.0/min, 11m45s left"
+        );
+        assert_eq!(progress.json(at(30))["outcomes"], json!({"budget": 1, "done": 2}));
+    }
+
+    #[test]
+    fn the_rate_is_of_the_last_minute() {
+        let mut progress = Progress::new(10);
+        assert_eq!((progress.rate(at(0)), progress.eta(at(0))), (0.0, None));
+        progress.ended(Outcome::Done, at(1));
+        assert_eq!(progress.rate(at(4)), 0.25);
+        assert_eq!(progress.rate(at(70)), 0.0);
+        progress.ended(Outcome::Done, at(90));
+        assert_eq!(progress.rate(at(90)), 1.0 / 60.0);
+        assert_eq!(progress.eta(at(90)), Some(at(480)));
+    }
+
+    #[test]
+    fn counts_and_times_are_short() {
+        assert_eq!(
+            [0, 999, 1_000, 9_949, 12_345, 999_999, 2_500_000].map(short),
+            ["0", "999", "1.0k", "9.9k", "12k", "1000k", "2.5M"]
+        );
+        assert_eq!(
+            [0, 59, 65, 3_600, 7_380].map(|seconds| clock(at(seconds))),
+            ["0s", "59s", "1m05s", "1h00m", "2h03m"]
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! One event as one line: for people, in colour where it helps, or as the JSON of its envelope.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use super::progress::{clock, short};
+use crate::domain::{
+    call::Failure,
+    event::{Envelope, Event, InputKind, RestartCause},
+    outcome::Outcome,
+    policy::Verdict,
+    time::Timestamp,
+};
+
+/// Characters of somebody's words that a line shows.
+const SHOWN: usize = 100;
+
+/// A point in time for programs and people: UTC, to the microsecond.
+pub fn rfc3339(at: Timestamp) -> String {
+    instant(at).map_or_else(String::new, |at| format!("{at:.6}"))
+}
+
+fn instant(at: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_microsecond(at.as_micros()).ok()
+}
+
+/// The public JSON of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventJson<'a>(pub &'a Envelope);
+
+struct Data<'a>(&'a Event);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize_data(serializer)
+    }
+}
+
+impl Serialize for EventJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Envelope { v, pos, run, seq, fact } = self.0;
+        let mut fields = serializer.serialize_struct("Event", 8)?;
+        fields.serialize_field("v", v)?;
+        fields.serialize_field("pos", pos)?;
+        fields.serialize_field("run", run)?;
+        fields.serialize_field("seq", seq)?;
+        fields.serialize_field("at", &rfc3339(fact.at))?;
+        fields.serialize_field("turn", &fact.turn)?;
+        fields.serialize_field("kind", fact.event.kind())?;
+        fields.serialize_field("data", &Data(&fact.event))?;
+        fields.end()
+    }
+}
+
+/// Whether a line has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Colored,
+}
+
+#[derive(Clone, Copy)]
+enum Tone {
+    Dim,
+    Good,
+    Bad,
+    Notable,
+    Usual,
+}
+
+impl Paint {
+    fn on(self, tone: Tone, text: &str) -> Cow<'_, str> {
+        let code = match (self, tone) {
+            (Self::Plain, _) | (Self::Colored, Tone::Usual) => return text.into(),
+            (Self::Colored, Tone::Dim) => "2",
+            (Self::Colored, Tone::Good) => "32",
+            (Self::Colored, Tone::Bad) => "31",
+            (Self::Colored, Tone::Notable) => "33",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m").into()
+    }
+}
+
+/// An event as a line for people: time, the end of the run's id, turn, kind, what happened.
+pub fn line(envelope: &Envelope, paint: Paint) -> String {
+    let Envelope { run, fact, .. } = envelope;
+    let time = instant(fact.at).map_or_else(String::new, |at| at.strftime("%H:%M:%S%.3f").to_string());
+    let run = run.to_string();
+    // The end tells runs of one moment apart; the beginning is the moment.
+    let run = &run[run.len() - 8..];
+    let head = format!("{time} {run} {:>3}", fact.turn);
+    let (tone, text) = describe(&fact.event);
+    let kind = format!("{:<16}", fact.event.kind());
+    format!("{} {} {text}", paint.on(Tone::Dim, &head), paint.on(tone, &kind)).trim_end().to_owned()
+}
+
+fn describe(event: &Event) -> (Tone, String) {
+    match event {
+        Event::Submitted(spec) => {
+            let id = spec.task_id.as_ref().map_or_else(String::new, |id| format!("{id}: "));
+            (Tone::Usual, format!("{id}{}", quote(&spec.task)))
+        }
+        Event::RunStart(start) => (Tone::Usual, format!("{} with {}", start.model, names(&start.tools))),
+        Event::TurnStart(_) => (Tone::Dim, String::new()),
+        Event::Message(reply) => {
+            let asked: Vec<_> = reply.calls.iter().map(|call| call.name.clone()).collect();
+            let said = (!reply.text.is_empty()).then(|| quote(&reply.text));
+            let asks = (!asked.is_empty()).then(|| format!("asks for {}", names(&asked)));
+            let used = format!(
+                "({}, {} tokens in, {} out)",
+                reply.stop,
+                short(reply.usage.input),
+                short(reply.usage.output)
+            );
+            (Tone::Usual, [said, asks, Some(used)].into_iter().flatten().collect::<Vec<_>>().join(" "))
+        }
+        Event::Decision(decision) => {
+            let (tone, verdict) = match decision.verdict {
+                Verdict::Allow => (Tone::Dim, "allowed"),
+                Verdict::Ask => (Tone::Notable, "a person decides"),
+                Verdict::Deny => (Tone::Bad, "denied"),
+            };
+            (tone, format!("{} {verdict}: {}", decision.call, decision.rule))
+        }
+        Event::CallStarted(started) => {
+            let path = started
+                .change
+                .as_ref()
+                .map_or_else(String::new, |change| format!(" changes {}", change.path));
+            (Tone::Dim, format!("{}{path}", started.call))
+        }
+        Event::Result(result) => {
+            let verdict = result.failure.map_or(if result.ok { "ok" } else { "failed" }, Failure::as_str);
+            let tone = if result.ok { Tone::Good } else { Tone::Bad };
+            (tone, format!("{} {verdict}: {}", result.call, quote(&result.output)))
+        }
+        Event::TurnEnd(end) => (Tone::Dim, format!("{} calls", end.calls)),
+        Event::InputQueued(input) => {
+            let when = match input.when {
+                InputKind::Steer => "steer",
+                InputKind::FollowUp => "follow-up",
+            };
+            (Tone::Notable, format!("{when} {}: {}", input.input, quote(&input.text)))
+        }
+        Event::InputClaimed(claimed) => (Tone::Notable, claimed.input.to_string()),
+        Event::ModelRetry(retry) => {
+            let until =
+                instant(retry.not_before).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string());
+            (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
+        }
+        Event::CancelRequested(cancel) => (Tone::Notable, format!("to end as {}", cancel.outcome)),
+        Event::Interrupted(_) => (Tone::Notable, "goes on at the next start".to_owned()),
+        Event::Restart(restart) => {
+            let cause = match restart.cause {
+                RestartCause::Process => "the process had ended",
+                RestartCause::Actor => "its actor had died",
+            };
+            let error =
+                restart.error.as_ref().map_or_else(String::new, |error| format!(": {}", quote(error)));
+            (Tone::Notable, format!("{cause}{error}"))
+        }
+        Event::RunEnd(end) => {
+            let tone = if matches!(end.outcome, Outcome::Done) { Tone::Good } else { Tone::Bad };
+            let error = end.error.as_ref().map_or_else(String::new, |error| format!(": {}", quote(error)));
+            let took = clock(std::time::Duration::from_micros(end.duration_us));
+            let cost = end.usage.cost.map_or_else(String::new, |cost| format!(", ${:.4}", cost.usd()));
+            let total = short(end.usage.total());
+            (
+                tone,
+                format!(
+                    "{}{error} ({} turns, {} calls, {total} tokens{cost}, {took})",
+                    end.outcome, end.turns, end.calls
+                ),
+            )
+        }
+    }
+}
+
+fn names(names: &[std::sync::Arc<str>]) -> String {
+    if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
+}
+
+/// Somebody's words on one line: bounded, and without anything that a terminal would obey.
+fn quote(text: &str) -> String {
+    let text = text.trim();
+    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        event::Fact,
+        id::{Pos, RunId, Seq},
+    };
+
+    fn envelope(kind: &str, data: &str) -> Envelope {
+        let event = Event::from_parts(kind, data).expect("an event");
+        let at = Timestamp::from_micros(1_764_489_600_123_456);
+        let run = RunId::from_bytes([0xab; 16]);
+        Envelope { v: 1, pos: Pos::new(9), run, seq: Seq::new(3), fact: Fact { at, turn: 1, event } }
+    }
+
+    #[test]
+    fn each_kind_of_event_is_one_line() {
+        let samples = [
+            (
+                "submitted",
+                r#"{"task": "Do\nit", "task_id": "a", "attempt": 1, "model": "m", "workspace": "/w"}"#,
+            ),
+            ("run_start", r#"{"model": "openai:m", "tools": ["read", "edit"]}"#),
+            ("turn_start", "{}"),
+            (
+                "message",
+                r#"{"text": "Let me see.", "calls": [{"id": "c1", "name": "read", "arguments": {}}],
+                    "stop": "tool_calls", "usage": {"input": 1200, "output": 30}}"#,
+            ),
+            (
+                "decision",
+                r#"{"call": "c1", "verdict": "deny", "rule": "no person can be asked", "effect": "outside"}"#,
+            ),
+            ("call_started", r#"{"call": "c1", "change": {"path": "/w/a", "after": "00"}}"#),
+            ("result", r#"{"call": "c1", "ok": false, "output": "\u001b[2Jgone", "failure": "failed"}"#),
+            ("turn_end", r#"{"calls": 1}"#),
+            ("input_queued", r#"{"input": 1, "when": "steer", "text": "faster"}"#),
+            ("input_claimed", r#"{"input": 1}"#),
+            (
+                "model_retry",
+                r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
+            ),
+            ("cancel_requested", r#"{"outcome": "budget", "detail": "wall_time"}"#),
+            ("interrupted", "{}"),
+            ("restart", r#"{"cause": "actor", "error": "panicked"}"#),
+            (
+                "run_end",
+                r#"{"outcome": "done", "turns": 2, "calls": 1, "usage": {"input": 2000, "output": 50, "cost": 1500000},
+                    "queued_us": 1, "duration_us": 65000000, "active_us": 1}"#,
+            ),
+        ];
+        assert_eq!(samples.map(|(kind, _)| kind), Event::KINDS, "a kind has no sample");
+        let lines: Vec<_> = samples.map(|(kind, data)| line(&envelope(kind, data), Paint::Plain)).into();
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn colours_are_there_only_where_they_are_wanted() {
+        let end = envelope("interrupted", "{}");
+        assert!(!line(&end, Paint::Plain).contains('\x1b'));
+        assert!(line(&end, Paint::Colored).contains("\x1b[33minterrupted"));
+    }
+
+    #[test]
+    fn the_json_of_an_event_has_its_place_and_its_time() {
+        let json = serde_json::to_string(&EventJson(&envelope("turn_end", r#"{"calls": 1}"#))).expect("JSON");
+        assert_eq!(
+            json,
+            r#"{"v":1,"pos":9,"run":"abababab-abab-abab-abab-abababababab","seq":3,"at":"2025-11-30T08:00:00.123456Z","turn":1,"kind":"turn_end","data":{"calls":1}}"#
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The command line as it is read, and what `--help` says of it.
+
+use clap::{CommandFactory, Parser};
+
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, String> {
+    Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_definitions_hold_together() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_of_every_command() {
+    let mut whole = Cli::command().term_width(100);
+    whole.build();
+    insta::assert_snapshot!("herder", whole.render_long_help());
+    for command in whole.get_subcommands_mut() {
+        insta::assert_snapshot!(format!("herder_{}", command.get_name()), command.render_long_help());
+    }
+}
+
+#[test]
+fn every_command_has_examples() {
+    for command in Cli::command().get_subcommands() {
+        let after = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        assert!(after.contains("EXAMPLES\n  herder "), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn flags_of_every_command_are_taken_before_and_after_its_name() {
+    for line in ["herder --state S --policy trusted ls", "herder ls --state S --policy trusted"] {
+        let cli = parse(line).expect("read");
+        assert_eq!(cli.global.state, Some(PathBuf::from("S")));
+        assert_eq!(cli.flags(), [Flag::new("--policy", &["defaults", "policy"], "trusted")]);
+    }
+}
+
+#[test]
+fn flags_become_keys_of_the_configuration() {
+    let line = "herder batch in.jsonl -j 7 -m openai:m --tools read,edit --timeout 10m --stall 60 -l team=7 --drain 3s \
+                --durability process --priority -2";
+    let cli = parse(line).expect("read");
+    let (config, effective) =
+        config::load(&Sources { flags: cli.flags(), ..Sources::default() }).expect("loads");
+    assert_eq!(config.supervisor.max_live_runs.get(), 7);
+    assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
+    assert_eq!(config.defaults.tools.as_deref(), Some(&["read".to_owned(), "edit".to_owned()][..]));
+    assert_eq!(config.defaults.limits.wall_time_s, Some(600));
+    assert_eq!((config.timeouts.stall().as_secs(), config.timeouts.stall_warn().as_secs()), (60, 30));
+    assert_eq!(config.defaults.labels["team"], "7");
+    assert_eq!(config.supervisor.drain().as_secs(), 3);
+    assert_eq!(config.store.durability, config::Durability::Process);
+    assert_eq!(config.defaults.priority, -2);
+    assert_eq!(effective.to_json()["sources"]["defaults.model"], "--model");
+}
+
+#[test]
+fn retry_failed_takes_nothing_or_a_class() {
+    use crate::domain::batch::RetryFailed;
+    let retry = |flag: &str| match parse(&format!("herder batch {flag} in.jsonl")).map(|cli| cli.command) {
+        Ok(Command::Batch(args)) => Ok(args.retry_failed),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
+    };
+    assert_eq!(retry(""), Ok(None));
+    assert_eq!(retry("--retry-failed"), Ok(Some(RetryFailed::All)));
+    assert_eq!(retry("--retry-failed=timeout"), Ok(Some(RetryFailed::Class("timeout"))));
+    assert!(retry("--retry-failed=done").expect_err("refused").contains("want nothing, or one of budget"));
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_what_would_be_right() {
+    for (line, want) in [
+        ("herder batch in.jsonl --halt never", "want soon,fail=N or now,fail=N"),
+        ("herder batch in.jsonl --timeout 0", "want at least a second"),
+        ("herder batch in.jsonl -l team", "want a name and a value"),
+        ("herder batch in.jsonl -j 0", "number would be zero"),
+        ("herder events", "required"),
+        ("herder events a --all", "cannot be used with"),
+        ("herder ls --outcome fine", "possible values: done, budget"),
+    ] {
+        let told = parse(line).expect_err("refused");
+        assert!(told.contains(want), "{line}: {told}");
+    }
+}
