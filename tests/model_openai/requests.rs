@@ -11,7 +11,7 @@ use herder::{
         usage::Usage,
     },
     model::{
-        ModelProvider as _, Request, ToolSpec,
+        ModelProvider as _, Request,
         openai::{OpenAi, Profile, SendReasoning, Settings},
     },
 };
