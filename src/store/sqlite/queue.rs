@@ -5,13 +5,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::super::{BatchRecord, StoreError, TaskRecord, Ticket};
-use crate::domain::{
-    id::{BatchId, RunId, Seq},
-    time::Timestamp,
+use crate::{
+    domain::{
+        id::{BatchId, RunId, Seq},
+        time::Timestamp,
+    },
+    store::{BatchRecord, StoreError, TaskRecord, Ticket},
 };
 
 /// Requests that share one transaction at most: enough to make the disk's share of each small, and few enough that
@@ -40,7 +42,7 @@ pub(super) struct Append {
 /// A fact that changes what is known of a run without reading its log.
 #[derive(Debug)]
 pub(super) enum Milestone {
-    Submitted { batch: Option<BatchId>, task_id: Option<std::sync::Arc<str>>, attempt: u32, at: Timestamp },
+    Submitted { batch: Option<BatchId>, task_id: Option<Arc<str>>, attempt: u32, at: Timestamp },
     Ended { at: Timestamp, end: Vec<u8> },
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
@@ -137,6 +138,20 @@ async fn a_reader_in_another_process_sees_every_event_once() {
     assert!(child.wait().unwrap().success());
     assert_eq!(seqs(&reader, 8).await, (1..=200).collect::<Vec<_>>());
     assert!(matches!(put(&reader, 1, 200, &[turn(1)]).await, Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn a_closed_log_in_a_folder_that_cannot_be_written_is_read() {
+    let (folder, path) = temp();
+    let set_mode =
+        |mode| std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    let store = open(&path);
+    put(&store, 1, 0, &[turn(1)]).await.unwrap();
+    drop(store);
+    set_mode(0o500);
+    let reader = SqliteStore::open_for_reading(&path, Options::default()).unwrap();
+    assert_eq!(seqs(&reader, 1).await, [1]);
+    set_mode(0o700);
 }
 
 #[test]

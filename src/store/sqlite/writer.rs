@@ -12,11 +12,11 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::sync::watch;
 
-use super::{
-    super::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
-    queue::{Append, Group, Milestone, Queue, Request},
+use super::queue::{Append, Group, Milestone, Queue, Request};
+use crate::{
+    domain::id::{Pos, RunId, Seq},
+    store::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
 };
-use crate::domain::id::{Pos, RunId, Seq};
 
 pub(super) struct Writer {
     db: Connection,
@@ -64,7 +64,7 @@ impl Writer {
                 tracing::warn!(error = %error, requests = group.requests.len(), "log write failed");
                 // What the transaction would have made of them is not what stands in the file.
                 self.heads.clear();
-                let error = StoreError::unavailable(error);
+                let error = StoreError::from(error);
                 self.tickets.decide(group.last(), group.tickets().map(|one| (one, error.clone())).collect());
             }
         }
