@@ -74,9 +74,9 @@ fn next(queue: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
 /// The facts of one run after `after`.
 pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT pos, run, first_seq, count, body FROM append
-         WHERE run = ?1 AND first_seq >= coalesce(
-             (SELECT max(first_seq) FROM append WHERE run = ?1 AND first_seq <= ?2), 0)
+        "SELECT append.pos, id, first_seq, count, body FROM run JOIN append ON append.run = run.pos
+         WHERE id = ?1 AND first_seq >= coalesce(
+             (SELECT max(before.first_seq) FROM append AS before WHERE before.run = run.pos AND before.first_seq <= ?2), 0)
          ORDER BY first_seq",
     )?;
     let mut rows = select.query(params![run.as_bytes(), following(after.get())])?;
@@ -90,9 +90,9 @@ pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelop
 /// The facts of all runs after `after`: whole appends, until there are `limit` facts.
 pub(super) fn all(db: &Connection, after: Pos, limit: usize) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT pos, run, first_seq, count, body FROM append
-         WHERE pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
-         ORDER BY pos",
+        "SELECT append.pos, id, first_seq, count, body FROM append LEFT JOIN run ON run.pos = append.run
+         WHERE append.pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
+         ORDER BY append.pos",
     )?;
     let mut rows = select.query([following(after.get())])?;
     let mut facts = Vec::new();
@@ -139,7 +139,7 @@ pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>
 
 /// Asks for the runs that match, newest first; nothing if none can.
 fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
-    let mut wanted = vec!["TRUE"];
+    let mut wanted = vec!["submitted_at IS NOT NULL"];
     let mut values: Vec<Value> = Vec::new();
     if let Some(batch) = filter.batch {
         wanted.push("batch = ?");
@@ -156,13 +156,13 @@ fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
     }
     if let Some(prefix) = &filter.id_prefix {
         let (first, last) = RunFilter::ids(prefix)?;
-        wanted.push("run BETWEEN ? AND ?");
+        wanted.push("id BETWEEN ? AND ?");
         values.extend([first, last].map(|id| Value::from(id.as_bytes().to_vec())));
     }
     values.push(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into());
     let wanted = wanted.join(" AND ");
     let sql = format!(
-        "SELECT pos, run, batch, task_id, attempt, submitted_at, end, ended_at FROM run
+        "SELECT pos, id, batch, task_id, attempt, submitted_at, end, ended_at FROM run
          WHERE {wanted} ORDER BY pos DESC LIMIT ?"
     );
     Some((sql, values))
@@ -248,7 +248,7 @@ mod tests {
             (RunFilter { ended: Some(false), ..all() }, "SCAN run USING INDEX run_open"),
             (
                 RunFilter { id_prefix: Some("0".into()), ..all() },
-                "SEARCH run USING INDEX sqlite_autoindex_run_1 (run>? AND run<?)",
+                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?)",
             ),
         ];
         for (filter, expected) in plans {
