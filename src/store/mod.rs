@@ -60,6 +60,7 @@ pub trait EventStore: Send + Sync + 'static {
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;
 
     /// Keeps a snapshot of a run's state as of `through`; a later one replaces it. Losing it costs time, not facts.
+    /// One of events that the log does not have, since their append failed, fails with [`StoreError::Conflict`].
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
 
     /// The last snapshot of a run, if there is one.

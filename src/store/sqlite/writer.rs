@@ -21,6 +21,8 @@ use crate::{
 
 /// The part of a commit's time that it is worth to wait for more to commit.
 const PATIENCE: u32 = 4;
+/// And no longer than this, however long a commit took.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 pub(super) struct Writer {
     db: Connection,
@@ -54,7 +56,7 @@ impl Writer {
             let begun = Instant::now();
             self.commit(&group);
             last = group.requests.len();
-            patience = begun.elapsed() / PATIENCE;
+            patience = (begun.elapsed() / PATIENCE).min(LONGEST_PATIENCE);
         }
         if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(error = %error, "log not folded into its file at close");
@@ -106,7 +108,15 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
                     heads.moved(append, known.map_or(pos, |head| head.number));
                 }
             }
-            Request::Checkpoint { run, through, state } => save_checkpoint(&change, *run, *through, state)?,
+            Request::Checkpoint { run, through, state } => {
+                let actual = heads.of(&change, *run)?.map_or(Seq::START, |head| head.at);
+                if actual < *through {
+                    let conflict = StoreError::Conflict { run: *run, expected: *through, actual };
+                    written.refused.push((ticket, conflict));
+                } else {
+                    save_checkpoint(&change, *run, *through, state)?;
+                }
+            }
             Request::Batch { batch, tasks } => record_batch(&change, batch, tasks)?,
         }
     }
