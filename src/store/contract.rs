@@ -323,10 +323,14 @@ async fn runs_are_found_without_their_logs(subject: Subject) {
 async fn a_later_checkpoint_replaces_an_earlier_one(subject: Subject) {
     let store = &*subject.store;
     assert_eq!(store.checkpoint(run_id(1)).await.unwrap(), None);
+    put(store, run_id(1), 0, &(1..=8).map(turn).collect::<Vec<_>>()).await;
     for through in [3, 8] {
         store.save_checkpoint(run_id(1), seq(through), vec![0xff, 0]).unwrap();
     }
     assert_eq!(store.checkpoint(run_id(1)).await.unwrap(), Some((seq(8), vec![0xff, 0])));
+    let ahead = store.save_checkpoint(run_id(1), seq(9), Vec::new()).unwrap();
+    assert!(matches!(store.durable(ahead).await, Err(StoreError::Conflict { .. })));
+    assert_eq!(store.checkpoint(run_id(1)).await.unwrap().map(|(through, _)| through), Some(seq(8)));
     assert_eq!(store.checkpoint(run_id(2)).await.unwrap(), None);
 }
 

@@ -216,7 +216,11 @@ impl EventStore for MemoryStore {
 
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError> {
         self.change(|log| {
-            log.runs.entry(run).or_default().checkpoint = Some((through, state));
+            let known = log.runs.entry(run).or_default();
+            if known.head < through {
+                return Err(StoreError::Conflict { run, expected: through, actual: known.head });
+            }
+            known.checkpoint = Some((through, state));
             Ok(())
         })
     }

@@ -29,7 +29,7 @@ use crate::domain::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
-/// Where facts are kept.
+/// Where facts are kept. Every question but [`EventStore::read_all`] is answered with what was handed over before it.
 pub trait EventStore: Send + Sync + 'static {
     /// Hands `facts` over, to follow event `expected` of `run` (zero for a new run). Returns at once.
     ///
@@ -46,7 +46,7 @@ pub trait EventStore: Send + Sync + 'static {
     /// [`StoreError::Conflict`] if the run was elsewhere, otherwise why the write failed.
     fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The facts of one run after `after`, with everything that was handed over before.
+    /// The facts of one run after `after`.
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
 
     /// Facts of all runs after `after`, in the order of the store; at least one append if there is one, and no more
@@ -60,6 +60,7 @@ pub trait EventStore: Send + Sync + 'static {
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;
 
     /// Keeps a snapshot of a run's state as of `through`; a later one replaces it. Losing it costs time, not facts.
+    /// One of events that the log does not have, since their append failed, fails with [`StoreError::Conflict`].
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
 
     /// The last snapshot of a run, if there is one.

@@ -91,15 +91,9 @@ impl OpenError {
     }
 }
 
-impl StoreError {
-    fn unavailable(source: rusqlite::Error) -> Self {
-        Self::Unavailable(Arc::new(source))
-    }
-}
-
 impl From<rusqlite::Error> for StoreError {
     fn from(source: rusqlite::Error) -> Self {
-        Self::unavailable(source)
+        Self::Unavailable(Arc::new(source))
     }
 }
 
@@ -181,9 +175,9 @@ impl SqliteStore {
     /// Writes what was handed over, folds the write-ahead log into the file and ends the threads. Blocks until then.
     /// What is asked of the store afterwards is answered with [`StoreError::Closed`].
     pub fn close(&self) {
-        self.queue.close();
         // Readers first: the last connection to close is then the writer's, which leaves the file alone and whole.
         self.readers.close();
+        self.queue.close();
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(_)) = background.map(Background::join) {
             tracing::error!("log thread panicked");

@@ -5,13 +5,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use super::super::{BatchRecord, StoreError, TaskRecord, Ticket};
-use crate::domain::{
-    id::{BatchId, RunId, Seq},
-    time::Timestamp,
+use crate::{
+    domain::{
+        id::{BatchId, RunId, Seq},
+        time::Timestamp,
+    },
+    store::{BatchRecord, StoreError, TaskRecord, Ticket},
 };
 
 /// Requests that share one transaction at most: enough to make the disk's share of each small, and few enough that
@@ -40,7 +43,7 @@ pub(super) struct Append {
 /// A fact that changes what is known of a run without reading its log.
 #[derive(Debug)]
 pub(super) enum Milestone {
-    Submitted { batch: Option<BatchId>, task_id: Option<std::sync::Arc<str>>, attempt: u32, at: Timestamp },
+    Submitted { batch: Option<BatchId>, task_id: Option<Arc<str>>, attempt: u32, at: Timestamp },
     Ended { at: Timestamp, end: Vec<u8> },
 }
 
@@ -85,8 +88,8 @@ struct Waiting {
     requests: VecDeque<Request>,
     /// Tickets given out so far; the last request in the queue has this one.
     given: u64,
-    /// Waking somebody costs a system call, so only a sleeper is woken.
-    writer_sleeps: bool,
+    /// How many requests the writer sleeps for, if it sleeps: waking it costs a system call.
+    wake_at: Option<usize>,
     closed: bool,
 }
 
@@ -99,9 +102,9 @@ impl Queue {
         waiting.given += 1;
         waiting.requests.push_back(request);
         let ticket = Ticket(waiting.given);
-        let wake = std::mem::take(&mut waiting.writer_sleeps);
+        let enough = waiting.wake_at.is_some_and(|wanted| wanted <= waiting.requests.len());
         drop(waiting);
-        if wake {
+        if enough {
             self.filled.notify_one();
         }
         Ok(ticket)
@@ -113,14 +116,16 @@ impl Queue {
     }
 
     /// Waits for requests and takes as many as fit a transaction; nothing once it is closed and empty.
-    pub(super) fn take(&self) -> Option<Group> {
-        let mut waiting = self.lock();
-        while waiting.requests.is_empty() {
-            if waiting.closed {
-                return None;
-            }
-            waiting.writer_sleeps = true;
-            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// Those who were answered together ask again together, if they are given a moment: so it waits for as many as
+    /// there were `last` time, but no longer than `patience`.
+    pub(super) fn take(&self, last: usize, patience: Duration) -> Option<Group> {
+        let mut waiting = self.sleep(self.lock(), 1, Duration::MAX);
+        if waiting.requests.len() < last {
+            waiting = self.sleep(waiting, last, patience);
+        }
+        if waiting.requests.is_empty() {
+            return None;
         }
         let first = Ticket(waiting.given + 1 - waiting.requests.len() as u64);
         let mut bytes = 0;
@@ -132,6 +137,21 @@ impl Queue {
         let count = fitting.count();
         let requests = waiting.requests.drain(..count).collect();
         Some(Group { first, requests })
+    }
+
+    /// Sleeps until there are as many requests as `wanted`, the time is up or the queue is closed.
+    fn sleep<'a>(
+        &self,
+        mut waiting: MutexGuard<'a, Waiting>,
+        wanted: usize,
+        patience: Duration,
+    ) -> MutexGuard<'a, Waiting> {
+        waiting.wake_at = Some(wanted);
+        let too_few = |waiting: &mut Waiting| waiting.requests.len() < wanted && !waiting.closed;
+        let slept = self.filled.wait_timeout_while(waiting, patience, too_few);
+        let (mut waiting, _) = slept.unwrap_or_else(PoisonError::into_inner);
+        waiting.wake_at = None;
+        waiting
     }
 
     /// Takes no more requests; those in it are still given out.
@@ -160,12 +180,27 @@ mod tests {
             assert!(queue.hand_over(checkpoint(bytes)).is_ok());
         }
         queue.close();
-        let groups: Vec<_> =
-            std::iter::from_fn(|| queue.take()).map(|group| (group.first.0, group.requests.len())).collect();
+        let groups: Vec<_> = std::iter::from_fn(|| queue.take(1, Duration::ZERO))
+            .map(|group| (group.first.0, group.requests.len()))
+            .collect();
         assert_eq!(
             groups,
             [(1, GROUP_REQUESTS), (GROUP_REQUESTS as u64 + 1, 3), (GROUP_REQUESTS as u64 + 4, 1)]
         );
+    }
+
+    #[test]
+    fn as_many_as_last_time_are_waited_for_but_not_for_ever() {
+        let queue = Queue::default();
+        let taken = |last, patience| queue.take(last, patience).map(|group| group.requests.len());
+        assert!(queue.hand_over(checkpoint(1)).is_ok());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| taken(2, Duration::from_secs(60)));
+            assert!(queue.hand_over(checkpoint(1)).is_ok());
+            assert_eq!(writer.join().ok().flatten(), Some(2));
+        });
+        assert!(queue.hand_over(checkpoint(1)).is_ok());
+        assert_eq!(taken(2, Duration::from_millis(1)), Some(1));
     }
 
     #[test]
@@ -174,7 +209,7 @@ mod tests {
         assert_eq!(queue.hand_over(checkpoint(1)).ok(), Some(Ticket(1)));
         queue.close();
         assert!(matches!(queue.hand_over(checkpoint(1)), Err(StoreError::Closed)));
-        assert_eq!(queue.take().map(|group| group.last()), Some(Ticket(1)));
-        assert!(queue.take().is_none());
+        assert_eq!(queue.take(1, Duration::ZERO).map(|group| group.last()), Some(Ticket(1)));
+        assert!(queue.take(1, Duration::ZERO).is_none());
     }
 }

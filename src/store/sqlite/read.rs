@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
 use tokio::sync::oneshot;
 
-use super::super::{BatchRecord, Checkpoint, RunFilter, RunRecord, StoreError, TaskRecord};
-use crate::domain::{
-    event::{DecodeError, Envelope, RunEnd, decode},
-    id::{BatchId, Pos, RunId, Seq},
-    time::Timestamp,
+use crate::{
+    domain::{
+        event::{DecodeError, Envelope, RunEnd, decode},
+        id::{BatchId, Pos, RunId, Seq},
+        time::Timestamp,
+    },
+    store::{BatchRecord, Checkpoint, RunFilter, RunRecord, StoreError, TaskRecord},
 };
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -72,9 +74,9 @@ fn next(queue: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
 /// The facts of one run after `after`.
 pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT pos, run, first_seq, count, body FROM append
-         WHERE run = ?1 AND first_seq >= coalesce(
-             (SELECT max(first_seq) FROM append WHERE run = ?1 AND first_seq <= ?2), 0)
+        "SELECT append.pos, id, first_seq, count, body FROM run JOIN append ON append.run = run.pos
+         WHERE id = ?1 AND first_seq >= coalesce(
+             (SELECT max(before.first_seq) FROM append AS before WHERE before.run = run.pos AND before.first_seq <= ?2), 0)
          ORDER BY first_seq",
     )?;
     let mut rows = select.query(params![run.as_bytes(), following(after.get())])?;
@@ -88,9 +90,9 @@ pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelop
 /// The facts of all runs after `after`: whole appends, until there are `limit` facts.
 pub(super) fn all(db: &Connection, after: Pos, limit: usize) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT pos, run, first_seq, count, body FROM append
-         WHERE pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
-         ORDER BY pos",
+        "SELECT append.pos, id, first_seq, count, body FROM append LEFT JOIN run ON run.pos = append.run
+         WHERE append.pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
+         ORDER BY append.pos",
     )?;
     let mut rows = select.query([following(after.get())])?;
     let mut facts = Vec::new();
@@ -124,7 +126,20 @@ fn miscounted(expected: usize, found: usize) -> DecodeError {
 
 /// Runs that match, oldest first.
 pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-    let mut wanted = vec!["TRUE"];
+    let Some((sql, values)) = select_runs(filter) else { return Ok(Vec::new()) };
+    let mut select = db.prepare_cached(&sql)?;
+    let mut rows = select.query(params_from_iter(values))?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        records.push(record(row)?);
+    }
+    records.reverse();
+    Ok(records)
+}
+
+/// Asks for the runs that match, newest first; nothing if none can.
+fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
+    let mut wanted = vec!["submitted_at IS NOT NULL"];
     let mut values: Vec<Value> = Vec::new();
     if let Some(batch) = filter.batch {
         wanted.push("batch = ?");
@@ -134,28 +149,23 @@ pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>
         wanted.push("task_id = ?");
         values.push(task_id.clone().into());
     }
-    if let Some(ended) = filter.ended {
-        wanted.push(if ended { "ended_at IS NOT NULL" } else { "ended_at IS NULL" });
+    match filter.ended {
+        Some(true) => wanted.push("ended_at IS NOT NULL"),
+        Some(false) => wanted.push("ended_at IS NULL"),
+        None => {}
     }
     if let Some(prefix) = &filter.id_prefix {
-        let Some((first, last)) = RunFilter::ids(prefix) else { return Ok(Vec::new()) };
-        wanted.push("run BETWEEN ? AND ?");
+        let (first, last) = RunFilter::ids(prefix)?;
+        wanted.push("id BETWEEN ? AND ?");
         values.extend([first, last].map(|id| Value::from(id.as_bytes().to_vec())));
     }
     values.push(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into());
+    let wanted = wanted.join(" AND ");
     let sql = format!(
-        "SELECT pos, run, batch, task_id, attempt, submitted_at, end, ended_at FROM run
-         WHERE {} ORDER BY pos DESC LIMIT ?",
-        wanted.join(" AND ")
+        "SELECT pos, id, batch, task_id, attempt, submitted_at, end, ended_at FROM run
+         WHERE {wanted} ORDER BY pos DESC LIMIT ?"
     );
-    let mut select = db.prepare_cached(&sql)?;
-    let mut rows = select.query(params_from_iter(values))?;
-    let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        records.push(record(row)?);
-    }
-    records.reverse();
-    Ok(records)
+    Some((sql, values))
 }
 
 fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
@@ -210,4 +220,39 @@ pub(super) fn tasks(db: &Connection, batch: BatchId) -> Result<Vec<TaskRecord>, 
     let rows = select
         .query_map([batch.as_bytes()], |row| Ok(TaskRecord { task_id: row.get(0)?, hash: row.get(1)? }))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::{Durability, schema};
+
+    #[test]
+    fn no_question_about_runs_looks_at_more_rows_than_it_must() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let db = schema::open_writer(&path, Durability::Process, std::time::Duration::ZERO).unwrap();
+        let plan = |filter: RunFilter| -> String {
+            let (sql, values) = select_runs(&filter).unwrap();
+            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            explain.query_row(params_from_iter(values), |row| row.get(3)).unwrap()
+        };
+        let all = RunFilter::default;
+        let batch = Some(BatchId::from_bytes([1; 16]));
+        let plans = [
+            (RunFilter { batch, ..all() }, "SEARCH run USING INDEX run_batch (batch=?)"),
+            (
+                RunFilter { batch, task_id: Some("t".into()), ..all() },
+                "SEARCH run USING INDEX run_task (task_id=?)",
+            ),
+            (RunFilter { ended: Some(false), ..all() }, "SCAN run USING INDEX run_open"),
+            (
+                RunFilter { id_prefix: Some("0".into()), ..all() },
+                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?)",
+            ),
+        ];
+        for (filter, expected) in plans {
+            assert_eq!(plan(filter), expected);
+        }
+    }
 }

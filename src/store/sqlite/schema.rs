@@ -1,7 +1,9 @@
 //! The tables of `log.db`, and how a connection to it is set up.
 //!
 //! A row of `append` is one append: event `i` of it has place `pos + i`, so places are dense over all events and no
-//! single event is indexed. What is asked for without reading a log stands in tables beside it, which the writer
+//! single event is indexed. A run is named there by the place of its first event: runs that live at one time have
+//! numbers close together, so a commit of many runs changes a few pages of the index where ids would change one for
+//! each run. What is asked for without reading a log stands in tables beside it, which the writer
 //! changes in the same transaction. The schema only ever grows, by steps; a file of a newer version is left alone.
 
 use std::{ffi::OsStr, path::Path, time::Duration};
@@ -14,7 +16,7 @@ use super::{Durability, OpenError};
 const STEPS: &[&str] = &["
 CREATE TABLE append (
     pos INTEGER PRIMARY KEY,
-    run BLOB NOT NULL CHECK (length(run) = 16),
+    run INTEGER NOT NULL,
     first_seq INTEGER NOT NULL,
     count INTEGER NOT NULL CHECK (count > 0),
     body BLOB NOT NULL,
@@ -22,11 +24,11 @@ CREATE TABLE append (
 ) STRICT;
 CREATE TABLE run (
     pos INTEGER PRIMARY KEY,
-    run BLOB NOT NULL UNIQUE CHECK (length(run) = 16),
+    id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
     batch BLOB CHECK (length(batch) = 16),
     task_id TEXT,
-    attempt INTEGER NOT NULL,
-    submitted_at INTEGER NOT NULL,
+    attempt INTEGER,
+    submitted_at INTEGER,
     ended_at INTEGER,
     end BLOB
 ) STRICT;

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
@@ -106,6 +107,22 @@ async fn a_killed_process_loses_nothing_that_it_was_told_is_durable() {
     put(&store, 1, found.len() as u64, &[turn(1)]).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_end_of_the_write_ahead_log_costs_what_was_torn_and_no_more() {
+    let (folder, path) = temp();
+    let (mut child, mut output) = child("writes_and_tells_what_is_durable", folder.path());
+    while hear(&mut output, "durable ").parse::<u64>().unwrap() < 50 {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = std::fs::OpenOptions::new().write(true).open(path.with_extension("db-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 1000).unwrap();
+    let store = open(&path);
+    let found = seqs(&store, 1).await;
+    assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+    assert!(found.len() >= 48, "{} found", found.len());
+    put(&store, 1, found.len() as u64, &[turn(1)]).await.unwrap();
+}
+
 #[test]
 fn a_second_writing_process_is_refused_by_the_pid_of_the_first() {
     let (folder, _) = temp();
@@ -137,6 +154,20 @@ async fn a_reader_in_another_process_sees_every_event_once() {
     assert!(child.wait().unwrap().success());
     assert_eq!(seqs(&reader, 8).await, (1..=200).collect::<Vec<_>>());
     assert!(matches!(put(&reader, 1, 200, &[turn(1)]).await, Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn a_closed_log_in_a_folder_that_cannot_be_written_is_read() {
+    let (folder, path) = temp();
+    let set_mode =
+        |mode| std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    let store = open(&path);
+    put(&store, 1, 0, &[turn(1)]).await.unwrap();
+    drop(store);
+    set_mode(0o500);
+    let reader = SqliteStore::open_for_reading(&path, Options::default()).unwrap();
+    assert_eq!(seqs(&reader, 1).await, [1]);
+    set_mode(0o700);
 }
 
 #[test]

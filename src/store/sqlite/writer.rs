@@ -5,18 +5,24 @@
 //! Nothing is reported as durable before the commit has returned.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use tokio::sync::watch;
 
-use super::{
-    super::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
-    queue::{Append, Group, Milestone, Queue, Request},
+use super::queue::{Append, Group, Milestone, Queue, Request};
+use crate::{
+    domain::id::{BatchId, Pos, RunId, Seq},
+    store::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
 };
-use crate::domain::id::{Pos, RunId, Seq};
+
+/// The part of a commit's time that it is worth to wait for more to commit.
+const PATIENCE: u32 = 4;
+/// And no longer than this, however long a commit took.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 pub(super) struct Writer {
     db: Connection,
@@ -45,8 +51,12 @@ impl Writer {
 
     /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
-        while let Some(group) = self.queue.take() {
+        let (mut last, mut patience) = (1, Duration::ZERO);
+        while let Some(group) = self.queue.take(last, patience) {
+            let begun = Instant::now();
             self.commit(&group);
+            last = group.requests.len();
+            patience = (begun.elapsed() / PATIENCE).min(LONGEST_PATIENCE);
         }
         if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(error = %error, "log not folded into its file at close");
@@ -64,7 +74,7 @@ impl Writer {
                 tracing::warn!(error = %error, requests = group.requests.len(), "log write failed");
                 // What the transaction would have made of them is not what stands in the file.
                 self.heads.clear();
-                let error = StoreError::unavailable(error);
+                let error = StoreError::from(error);
                 self.tickets.decide(group.last(), group.tickets().map(|one| (one, error.clone())).collect());
             }
         }
@@ -86,17 +96,27 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
         match request {
             Request::Append(append) => {
                 let Append { run, expected, count, .. } = append;
-                let actual = heads.of(&change, *run)?;
+                let known = heads.of(&change, *run)?;
+                let actual = known.map_or(Seq::START, |head| head.at);
                 if actual != *expected {
                     let conflict = StoreError::Conflict { run: *run, expected: *expected, actual };
                     written.refused.push((ticket, conflict));
                 } else if *count > 0 {
-                    insert(&change, append, written.last.plus(1))?;
+                    let pos = written.last.plus(1);
+                    insert(&change, append, pos, known.map(|head| head.number))?;
                     written.last = written.last.plus(*count);
-                    heads.moved(append);
+                    heads.moved(append, known.map_or(pos, |head| head.number));
                 }
             }
-            Request::Checkpoint { run, through, state } => save_checkpoint(&change, *run, *through, state)?,
+            Request::Checkpoint { run, through, state } => {
+                let actual = heads.of(&change, *run)?.map_or(Seq::START, |head| head.at);
+                if actual < *through {
+                    let conflict = StoreError::Conflict { run: *run, expected: *through, actual };
+                    written.refused.push((ticket, conflict));
+                } else {
+                    save_checkpoint(&change, *run, *through, state)?;
+                }
+            }
             Request::Batch { batch, tasks } => record_batch(&change, batch, tasks)?,
         }
     }
@@ -104,23 +124,28 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     Ok(written)
 }
 
+/// Where a run is.
+#[derive(Clone, Copy)]
+struct Head {
+    /// The place of its first event, which names it in the file.
+    number: Pos,
+    at: Seq,
+}
+
 /// Where the runs are that were written to lately: what is in the file, and what the open transaction adds.
 #[derive(Default)]
-struct Heads(HashMap<RunId, Seq>);
+struct Heads(HashMap<RunId, Head>);
 
 impl Heads {
-    fn of(&mut self, change: &Transaction<'_>, run: RunId) -> rusqlite::Result<Seq> {
-        match self.0.entry(run) {
-            Entry::Occupied(known) => Ok(*known.get()),
-            Entry::Vacant(_) => head(change, run),
-        }
+    fn of(&self, change: &Transaction<'_>, run: RunId) -> rusqlite::Result<Option<Head>> {
+        self.0.get(&run).map_or_else(|| head(change, run), |known| Ok(Some(*known)))
     }
 
-    fn moved(&mut self, append: &Append) {
+    fn moved(&mut self, append: &Append, number: Pos) {
         if append.milestones.iter().any(|one| matches!(one, Milestone::Ended { .. })) {
             self.0.remove(&append.run);
         } else {
-            self.0.insert(append.run, append.expected.plus(append.count));
+            self.0.insert(append.run, Head { number, at: append.expected.plus(append.count) });
         }
     }
 
@@ -129,10 +154,11 @@ impl Heads {
     }
 }
 
-fn head(db: &Connection, run: RunId) -> rusqlite::Result<Seq> {
-    let last = "SELECT first_seq + count - 1 FROM append WHERE run = ?1 ORDER BY first_seq DESC LIMIT 1";
-    let head = db.prepare_cached(last)?.query_row([run.as_bytes()], |row| row.get(0)).optional()?;
-    Ok(head.map_or(Seq::START, Seq::new))
+fn head(db: &Connection, run: RunId) -> rusqlite::Result<Option<Head>> {
+    let last = "SELECT run.pos, first_seq + count - 1 FROM run JOIN append ON append.run = run.pos
+                WHERE run.id = ?1 ORDER BY first_seq DESC LIMIT 1";
+    let place = |row: &Row<'_>| Ok(Head { number: Pos::new(row.get(0)?), at: Seq::new(row.get(1)?) });
+    db.prepare_cached(last)?.query_row([run.as_bytes()], place).optional()
 }
 
 /// The place of the last fact in the file.
@@ -142,29 +168,30 @@ pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
     Ok(pos.map_or(Pos::START, Pos::new))
 }
 
-fn insert(change: &Transaction<'_>, append: &Append, pos: Pos) -> rusqlite::Result<()> {
-    let run = append.run.as_bytes();
+/// Inserts an append to the run of that number, or to a run that is new.
+fn insert(change: &Transaction<'_>, append: &Append, pos: Pos, number: Option<Pos>) -> rusqlite::Result<()> {
+    if number.is_none() {
+        change
+            .prepare_cached("INSERT INTO run (pos, id) VALUES (?1, ?2)")?
+            .execute(params![pos.get(), append.run.as_bytes()])?;
+    }
+    let number = number.unwrap_or(pos).get();
     change
         .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![pos.get(), run, append.expected.plus(1).get(), append.count, append.body])?;
+        .execute(params![pos.get(), number, append.expected.plus(1).get(), append.count, append.body])?;
     for milestone in &append.milestones {
         match milestone {
-            Milestone::Submitted { batch, task_id, attempt, at } => change
-                .prepare_cached(
-                    "INSERT INTO run (pos, run, batch, task_id, attempt, submitted_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                     ON CONFLICT DO NOTHING",
-                )?
-                .execute(params![
-                    pos.get(),
-                    run,
-                    batch.as_ref().map(|batch| batch.as_bytes()),
-                    task_id,
-                    attempt,
-                    at.as_micros()
-                ])?,
+            Milestone::Submitted { batch, task_id, attempt, at } => {
+                let batch = batch.as_ref().map(BatchId::as_bytes);
+                change
+                    .prepare_cached(
+                        "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5 WHERE pos = ?1",
+                    )?
+                    .execute(params![number, batch, task_id, attempt, at.as_micros()])?
+            }
             Milestone::Ended { at, end } => change
-                .prepare_cached("UPDATE run SET ended_at = ?2, end = ?3 WHERE run = ?1")?
-                .execute(params![run, at.as_micros(), end])?,
+                .prepare_cached("UPDATE run SET ended_at = ?2, end = ?3 WHERE pos = ?1")?
+                .execute(params![number, at.as_micros(), end])?,
         };
     }
     Ok(())
