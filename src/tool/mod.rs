@@ -15,6 +15,7 @@ use crate::domain::{
     id::{CallId, RunId},
 };
 
+pub mod builtin;
 pub mod output;
 pub mod process;
 pub mod text_edit;
