@@ -16,8 +16,12 @@ use crate::domain::{
 };
 
 pub mod builtin;
+pub mod command;
+mod digest;
+pub mod launcher;
 pub mod output;
 pub mod process;
+pub mod scratch;
 pub mod text_edit;
 pub mod toolbox;
 pub mod workspace;

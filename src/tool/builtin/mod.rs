@@ -3,14 +3,15 @@
 //! Each is what a model is told of it, and a thin layer over an engine that knows nothing of calls. They keep to what
 //! their descriptions say, since that is all that a model has to go by.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Tool, output::Limits, workspace::sensitive::Sensitive};
+use super::{Tool, launcher::Launcher, workspace::sensitive::Sensitive};
 use crate::domain::call::ToolSpec;
 
+mod bash;
 mod edit;
 mod grep;
 mod list;
@@ -21,23 +22,28 @@ mod write;
 use on_path::PathTool;
 
 /// How the built-in tools do their work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BuiltinOptions {
-    /// Bounds of a refusal and of a diff. What is read has bounds of its own.
-    pub output: Limits,
+    /// Runs what `bash` runs; its bounds of output also are those of a refusal and of a diff. What the other tools
+    /// read has bounds of its own.
+    pub launcher: Arc<Launcher>,
+    /// How long a command of `bash` may take that does not say it.
+    pub bash_timeout: Duration,
     /// Whether `grep` looks into files that are likely to hold secrets.
     pub sensitive: Sensitive,
 }
 
 /// All of them.
-pub fn builtin(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
-    let BuiltinOptions { output, sensitive } = options;
+pub fn builtin(options: BuiltinOptions) -> Vec<Arc<dyn Tool>> {
+    let BuiltinOptions { launcher, bash_timeout, sensitive } = options;
+    let limits = launcher.output;
     vec![
-        Arc::new(PathTool::new(read::Read, *output)),
-        Arc::new(PathTool::new(list::List, *output)),
-        Arc::new(PathTool::new(grep::Grep { sensitive: *sensitive }, *output)),
-        Arc::new(PathTool::new(edit::Edit, *output)),
-        Arc::new(PathTool::new(write::Write, *output)),
+        Arc::new(PathTool::new(read::Read, limits)),
+        Arc::new(PathTool::new(list::List, limits)),
+        Arc::new(PathTool::new(grep::Grep { sensitive }, limits)),
+        Arc::new(PathTool::new(edit::Edit, limits)),
+        Arc::new(PathTool::new(write::Write, limits)),
+        Arc::new(bash::Bash::new(launcher, bash_timeout)),
     ]
 }
 

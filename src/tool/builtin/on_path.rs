@@ -62,6 +62,11 @@ pub(super) enum Refused {
 }
 
 impl Prepared {
+    /// Takes effect.
+    pub(super) fn run(self) -> Output {
+        (self.work)()
+    }
+
     /// Looks at something.
     pub(super) fn look(work: impl FnOnce() -> Output + Send + 'static) -> Self {
         Self { change: None, work: Box::new(work) }
@@ -129,10 +134,6 @@ impl<T: OnPath> PathTool<T> {
     }
 
     fn begin(&self, context: &CallContext, arguments: &Value) -> Begun {
-        if context.cancel.is_cancelled() {
-            let text = "cancelled before it began; nothing was done";
-            return Begun::Ended(Output::failed(Failure::Cancelled, text));
-        }
         match self.prepare(context, arguments) {
             Ok(begun) => begun,
             Err(why) => Begun::Ended(self.bounded(Output::failed(Failure::Failed, why))),
@@ -194,13 +195,13 @@ impl<T: OnPath> Tool for PathTool<T> {
 
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         Box::pin(async move {
-            let tool = Arc::clone(&self);
-            match blocking(move || tool.begin(&context, &arguments)).await {
-                Ok(Begun::Ready(Prepared { change, work })) => Started::Ready {
-                    change,
+            let (tool, cancel) = (Arc::clone(&self), context.cancel.clone());
+            match blocking(&cancel, move || tool.begin(&context, &arguments)).await {
+                Ok(Begun::Ready(mut prepared)) => Started::Ready {
+                    change: prepared.change.take(),
                     work: Box::pin(async move {
-                        let output = blocking(move || self.bounded(work())).await;
-                        output.unwrap_or_else(std::convert::identity)
+                        let output = blocking(&cancel, move || self.bounded(prepared.run())).await;
+                        output.unwrap_or_else(|not_run| not_run)
                     }),
                 },
                 Ok(Begun::Moved(access)) => Started::Moved(access),
@@ -210,13 +211,21 @@ impl<T: OnPath> Tool for PathTool<T> {
     }
 }
 
-/// Runs work that blocks on a thread for such; a panic in it is a panic here.
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Output> {
+/// Runs work that blocks on a thread for such, unless it is cancelled already; a panic in it is a panic here.
+async fn blocking<R: Send + 'static>(
+    cancel: &CancellationToken,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Output> {
+    const NOT_RUN: &str = "cancelled before it began; nothing was done";
+    if cancel.is_cancelled() {
+        return Err(Output::failed(Failure::Cancelled, NOT_RUN));
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => Ok(result),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(Output::failed(Failure::Cancelled, "herder is ending; nothing was done")),
+            // The runtime ends.
+            Err(_) => Err(Output::failed(Failure::Cancelled, NOT_RUN)),
         },
     }
 }

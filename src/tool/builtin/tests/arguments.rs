@@ -36,6 +36,8 @@ fn every_documented_form_of_arguments_is_taken() {
         ("edit", json!({"path": path, "old_text": "a", "new_text": "b"})),
         ("edit", json!({"path": path, "oldText": "a", "newText": ""})),
         ("write", json!({"path": path, "content": ""})),
+        ("bash", json!({"command": "true"})),
+        ("bash", json!({"command": "true", "timeout_s": 5})),
     ] {
         assert_eq!(refusal(&bench, name, &arguments), None, "{name} {arguments}");
     }
@@ -100,11 +102,22 @@ fn other_arguments_are_refused_with_what_is_wrong() {
 
 #[test]
 fn no_schema_has_alternatives_at_its_top() {
-    for tool in builtin(&options()) {
+    for tool in builtin(options()) {
         let ToolSpec { name, schema, .. } = tool.spec();
         for refused_by_providers in ["oneOf", "anyOf", "allOf", "not", "enum"] {
             assert_eq!(schema.get(refused_by_providers), None, "{name}");
         }
         assert_eq!(schema.get("additionalProperties"), Some(&json!(false)), "{name}");
     }
+}
+
+#[test]
+fn what_a_model_is_told_stays_what_it_was() {
+    let mut told = String::new();
+    for tool in builtin(options()) {
+        let ToolSpec { name, description, schema } = tool.spec();
+        let schema = serde_json::to_string_pretty(schema).unwrap();
+        told.push_str(&format!("{name}: {description}\n{schema}\n\n"));
+    }
+    insta::assert_snapshot!(told);
 }

@@ -123,7 +123,7 @@ async fn a_refused_edit_says_why_and_changes_nothing() {
 #[tokio::test]
 async fn texts_without_bounds_of_their_own_are_cut() {
     let output = Limits { lines: 3, ..Limits::default() };
-    let bench = Bench::with(&BuiltinOptions { output, ..options() });
+    let bench = Bench::with(BuiltinOptions { launcher: Arc::new(launcher(output)), ..options() });
     bench.file("a.txt", "one\ntwo\n");
     let text = bench.ok("edit", edit_of("a.txt", "two", "2")).await;
     assert_eq!(

@@ -4,8 +4,14 @@ use std::{fs, os::unix::fs::symlink};
 
 use serde_json::json;
 
-use super::*;
-use crate::domain::call::{EffectClass, Mode, Scope};
+use super::{
+    super::{grep::Grep, on_path::OnPath},
+    *,
+};
+use crate::{
+    domain::call::{EffectClass, Mode, Scope},
+    tool::workspace::Intent,
+};
 
 #[test]
 fn a_call_locks_what_its_tool_touches() {
@@ -20,6 +26,7 @@ fn a_call_locks_what_its_tool_touches() {
         ("grep", json!({"pattern": "a", "path": "src/a.txt"}), on(Scope::File, "src/a.txt", Mode::Shared)),
         ("edit", edit_of("src/a.txt", "a", "b"), on(Scope::File, "src/a.txt", Mode::Exclusive)),
         ("write", json!({"path": "new/b.txt", "content": ""}), on(Scope::File, "new/b.txt", Mode::Exclusive)),
+        ("bash", json!({"command": "true"}), on(Scope::Tree, ".", Mode::Exclusive)),
     ];
     for (name, arguments, access) in cases {
         assert_eq!(bench.access(name, &arguments), Ok(access), "{name} {arguments}");
@@ -27,7 +34,7 @@ fn a_call_locks_what_its_tool_touches() {
 }
 
 #[test]
-fn file_tools_read_or_write_and_nothing_else() {
+fn file_tools_read_or_write_and_a_command_may_do_anything() {
     let bench = Bench::new();
     let effect = |name: &str| bench.toolbox.get(name).map(|tool| tool.effect());
     for name in ["read", "list", "grep"] {
@@ -36,6 +43,7 @@ fn file_tools_read_or_write_and_nothing_else() {
     for name in ["edit", "write"] {
         assert_eq!(effect(name), Some(EffectClass::Write), "{name}");
     }
+    assert_eq!(effect("bash"), Some(EffectClass::Outside));
 }
 
 #[test]
@@ -81,23 +89,28 @@ async fn a_cancelled_call_does_not_begin() {
     bench.file("a.txt", "text");
     let arguments = edit_of("a.txt", "text", "changed");
     let context = bench.context(bench.access("edit", &arguments).unwrap());
+    let cancelled = Output::failed(Failure::Cancelled, "cancelled before it began; nothing was done");
+
+    let started = bench.start("edit", arguments.clone(), context.clone()).await;
+    let Started::Ready { work, .. } = started else { panic!("not ready") };
     context.cancel.cancel();
+    assert_eq!(work.await, cancelled);
+
     let Started::Ended(output) = bench.start("edit", arguments, context).await else { panic!("it began") };
-    assert_eq!(output.failure, Some(Failure::Cancelled));
+    assert_eq!(output, cancelled);
     assert_eq!(bench.content("a.txt"), "text");
 }
 
-#[tokio::test]
-async fn a_search_that_is_cancelled_says_that_it_was_stopped() {
+#[test]
+fn a_search_that_is_cancelled_half_way_says_so() {
     let bench = Bench::new();
     bench.file("a.txt", "text");
-    let arguments = json!({"pattern": "text"});
-    let context = bench.context(bench.access("grep", &arguments).unwrap());
-    let cancel = context.cancel.clone();
-    let Started::Ready { work, .. } = bench.start("grep", arguments, context).await else {
-        panic!("not ready")
-    };
+    let target = bench.workspace.resolve(".", Intent::Read).unwrap();
+    let arguments = serde_json::from_value(json!({"pattern": "text"})).unwrap();
+    let cancel = CancellationToken::new();
+    let prepared = Grep { sensitive: Sensitive::Skip }.prepare(arguments, target, &cancel);
+    let Ok(prepared) = prepared else { panic!("refused") };
     cancel.cancel();
     let expected = Output::failed(Failure::Cancelled, "the search was stopped before its end");
-    assert_eq!(work.await, expected);
+    assert_eq!(prepared.run(), expected);
 }

@@ -79,7 +79,7 @@ async fn a_search_without_matches_is_a_result_and_a_bad_pattern_is_not() {
 #[tokio::test]
 async fn files_that_hold_secrets_are_searched_only_if_that_is_wanted() {
     let skip = Bench::new();
-    let include = Bench::with(&BuiltinOptions { sensitive: Sensitive::Include, ..options() });
+    let include = Bench::with(BuiltinOptions { sensitive: Sensitive::Include, ..options() });
     for bench in [&skip, &include] {
         bench.file(".env", "KEY=1\n");
     }

@@ -16,7 +16,10 @@ use crate::{
     },
     tool::{
         CallContext, Output, Started, Tool,
+        launcher::Launcher,
         output::Limits,
+        process::{ProcessLimits, ProcessRunner},
+        scratch::Scratch,
         toolbox::Toolbox,
         workspace::{Workspace, sensitive::Sensitive},
     },
@@ -36,10 +39,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(&options())
+        Self::with(options())
     }
 
-    fn with(options: &BuiltinOptions) -> Self {
+    fn with(options: BuiltinOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("ws")).unwrap();
         let workspace = Arc::new(Workspace::open(&folder.path().join("ws"), &[]).unwrap());
@@ -123,7 +126,24 @@ impl Bench {
 }
 
 fn options() -> BuiltinOptions {
-    BuiltinOptions { output: Limits::default(), sensitive: Sensitive::Skip }
+    BuiltinOptions {
+        launcher: Arc::new(launcher(Limits::default())),
+        bash_timeout: Duration::from_secs(120),
+        sensitive: Sensitive::Skip,
+    }
+}
+
+/// For tools that are not run here.
+fn launcher(output: Limits) -> Launcher {
+    Launcher {
+        runner: ProcessRunner::default(),
+        scratch: Scratch::new("/nonexistent"),
+        spill_root: None,
+        env_pass: Vec::new(),
+        limits: ProcessLimits::default(),
+        output,
+        grace: Duration::ZERO,
+    }
 }
 
 fn edit_of(path: &str, old_text: &str, new_text: &str) -> Value {
