@@ -15,8 +15,13 @@ use crate::domain::{
     id::{CallId, RunId},
 };
 
+pub mod builtin;
+pub mod command;
+mod digest;
+pub mod launcher;
 pub mod output;
 pub mod process;
+pub mod scratch;
 pub mod text_edit;
 pub mod toolbox;
 pub mod workspace;

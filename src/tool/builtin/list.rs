@@ -1,0 +1,61 @@
+//! The tool `list`: what is in a folder.
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    on_path::{OnPath, Prepared, Refused, failed},
+    spec,
+};
+use crate::{
+    domain::call::{EffectClass, Scope, ToolSpec},
+    tool::{
+        Output,
+        workspace::{Resolved, list::list},
+    },
+};
+
+pub(super) struct List;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    #[serde(default = "super::workspace_itself")]
+    path: String,
+}
+
+impl OnPath for List {
+    type Arguments = Arguments;
+
+    fn spec(&self) -> ToolSpec {
+        spec(
+            "list",
+            "Lists a folder, sorted by name, at most 1,000 entries. Folders end in \"/\"; links are marked and not \
+             followed. Folders below are not listed.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "The folder, relative to the workspace or absolute. Default: the workspace." },
+                },
+                "additionalProperties": false,
+            }),
+        )
+    }
+
+    fn effect(&self) -> EffectClass {
+        EffectClass::Read
+    }
+
+    fn path<'a>(&self, arguments: &'a Arguments) -> &'a str {
+        &arguments.path
+    }
+
+    fn scope(&self, _: &Resolved) -> Scope {
+        Scope::Tree
+    }
+
+    fn prepare(&self, _: Arguments, target: Resolved, _: &CancellationToken) -> Result<Prepared, Refused> {
+        Ok(Prepared::look(move || list(&target).map_or_else(|error| failed(&error), Output::ok)))
+    }
+}

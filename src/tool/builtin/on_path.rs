@@ -1,0 +1,231 @@
+//! What the file tools have in common: one path, one lock, and work that blocks.
+//!
+//! The path is resolved again inside the lock. If it leads elsewhere by then, nothing is done and the call is queued
+//! anew. Work that has begun is always waited for: the lock must not go before it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::parse;
+use crate::{
+    domain::{
+        call::{Access, EffectClass, Failure, Mode, Scope, ToolSpec},
+        event::FileChange,
+    },
+    tool::{
+        CallContext, Output, Started, Tool,
+        output::{Limits, head},
+        workspace::{
+            Intent, PathError, Resolved, Told, Workspace, mutate, mutate::MutateError, replace::ReplaceError,
+        },
+    },
+};
+
+/// A tool that works on what one path names.
+pub(super) trait OnPath: Send + Sync + 'static {
+    type Arguments: DeserializeOwned;
+
+    fn spec(&self) -> ToolSpec;
+
+    fn effect(&self) -> EffectClass;
+
+    fn path<'a>(&self, arguments: &'a Self::Arguments) -> &'a str;
+
+    fn scope(&self, target: &Resolved) -> Scope;
+
+    /// Gets a call ready inside its lock. Changes nothing, but may block.
+    fn prepare(
+        &self,
+        arguments: Self::Arguments,
+        target: Resolved,
+        cancel: &CancellationToken,
+    ) -> Result<Prepared, Refused>;
+}
+
+/// A call that is about to take effect.
+pub(super) struct Prepared {
+    change: Option<FileChange>,
+    /// May block.
+    work: Box<dyn FnOnce() -> Output + Send>,
+}
+
+/// Why a call does not take effect.
+pub(super) enum Refused {
+    /// The path leads elsewhere than it did a moment ago.
+    Moved,
+    /// For the model.
+    Because(String),
+}
+
+impl Prepared {
+    /// Takes effect.
+    pub(super) fn run(self) -> Output {
+        (self.work)()
+    }
+
+    /// Looks at something.
+    pub(super) fn look(work: impl FnOnce() -> Output + Send + 'static) -> Self {
+        Self { change: None, work: Box::new(work) }
+    }
+
+    /// Changes a file.
+    pub(super) fn change(change: mutate::Change) -> Self {
+        let mutate::Change { prepared, summary, .. } = change;
+        let announced = FileChange {
+            path: Arc::clone(prepared.target().key()),
+            before: prepared.hash_before.clone(),
+            after: prepared.hash_after.clone(),
+        };
+        let commit = move || prepared.commit().map_or_else(|error| failed(&error), |()| Output::ok(summary));
+        Self { change: Some(announced), work: Box::new(commit) }
+    }
+}
+
+impl From<PathError> for Refused {
+    fn from(error: PathError) -> Self {
+        if matches!(error, PathError::Moved { .. }) {
+            Self::Moved
+        } else {
+            Self::Because(Told(&error).to_string())
+        }
+    }
+}
+
+impl From<MutateError> for Refused {
+    fn from(error: MutateError) -> Self {
+        match error {
+            MutateError::Replace(ReplaceError::Path(error)) => error.into(),
+            error @ (MutateError::Replace(_) | MutateError::Edit { .. }) => {
+                Self::Because(Told(&error).to_string())
+            }
+        }
+    }
+}
+
+/// Tells the model of an error.
+pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Output {
+    Output::failed(Failure::Failed, Told(error).to_string())
+}
+
+/// Makes a [`Tool`] of a tool that works on one path.
+pub(super) struct PathTool<T> {
+    tool: T,
+    spec: ToolSpec,
+    limits: Limits,
+}
+
+impl<T: OnPath> PathTool<T> {
+    pub(super) fn new(tool: T, limits: Limits) -> Self {
+        Self { spec: tool.spec(), tool, limits }
+    }
+
+    fn resolve(&self, workspace: &Workspace, path: &str) -> Result<(Resolved, Vec<Access>), PathError> {
+        let (intent, mode) = match self.tool.effect() {
+            EffectClass::Read => (Intent::Read, Mode::Shared),
+            EffectClass::Write | EffectClass::Outside => (Intent::Write, Mode::Exclusive),
+        };
+        let target = workspace.resolve(path, intent)?;
+        let access = Access { scope: self.tool.scope(&target), path: Arc::clone(target.key()), mode };
+        Ok((target, vec![access]))
+    }
+
+    fn begin(&self, context: &CallContext, arguments: &Value) -> Begun {
+        match self.prepare(context, arguments) {
+            Ok(begun) => begun,
+            Err(why) => Begun::Ended(self.bounded(Output::failed(Failure::Failed, why))),
+        }
+    }
+
+    fn prepare(&self, context: &CallContext, arguments: &Value) -> Result<Begun, String> {
+        let arguments: T::Arguments = parse(&self.spec, arguments)?;
+        let path = self.tool.path(&arguments).to_owned();
+        let resolve = || self.resolve(&context.workspace, &path).map_err(|error| Told(&error).to_string());
+        let (target, access) = resolve()?;
+        if access != *context.access {
+            return Ok(Begun::Moved(access));
+        }
+        match self.tool.prepare(arguments, target, &context.cancel) {
+            Ok(prepared) => Ok(Begun::Ready(prepared)),
+            Err(Refused::Moved) => Ok(Begun::Moved(resolve()?.1)),
+            Err(Refused::Because(why)) => Err(why),
+        }
+    }
+
+    /// Cuts texts that have no bounds of their own: refusals, and diffs.
+    fn bounded(&self, output: Output) -> Output {
+        if output.failure.is_none() && self.tool.effect() == EffectClass::Read {
+            return output;
+        }
+        let shown = head(&output.text, &self.limits);
+        let text = match shown.omitted {
+            Some(omitted) => format!("{}[{omitted}]", shown.text),
+            None => shown.text,
+        };
+        Output { text, ..output }
+    }
+}
+
+/// As [`Started`], before the work is a future.
+enum Begun {
+    Ended(Output),
+    Moved(Vec<Access>),
+    Ready(Prepared),
+}
+
+impl<T: OnPath> Tool for PathTool<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> EffectClass {
+        self.tool.effect()
+    }
+
+    fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String> {
+        let arguments: T::Arguments = parse(&self.spec, arguments)?;
+        match self.resolve(workspace, self.tool.path(&arguments)) {
+            Ok((_, access)) => Ok(access),
+            Err(error) => Err(Told(&error).to_string()),
+        }
+    }
+
+    fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
+        Box::pin(async move {
+            let (tool, cancel) = (Arc::clone(&self), context.cancel.clone());
+            match blocking(&cancel, move || tool.begin(&context, &arguments)).await {
+                Ok(Begun::Ready(mut prepared)) => Started::Ready {
+                    change: prepared.change.take(),
+                    work: Box::pin(async move {
+                        let output = blocking(&cancel, move || self.bounded(prepared.run())).await;
+                        output.unwrap_or_else(|not_run| not_run)
+                    }),
+                },
+                Ok(Begun::Moved(access)) => Started::Moved(access),
+                Ok(Begun::Ended(output)) | Err(output) => Started::Ended(output),
+            }
+        })
+    }
+}
+
+/// Runs work that blocks on a thread for such, unless it is cancelled already; a panic in it is a panic here.
+async fn blocking<R: Send + 'static>(
+    cancel: &CancellationToken,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Output> {
+    const NOT_RUN: &str = "cancelled before it began; nothing was done";
+    if cancel.is_cancelled() {
+        return Err(Output::failed(Failure::Cancelled, NOT_RUN));
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Ok(result),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends.
+            Err(_) => Err(Output::failed(Failure::Cancelled, NOT_RUN)),
+        },
+    }
+}

@@ -1,0 +1,113 @@
+//! A workspace, a launcher, and calls that are made as the executor makes them.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use herder::{
+    domain::id::{CallId, RunId},
+    tool::{
+        CallContext, Output, Started, Tool,
+        builtin::{BuiltinOptions, builtin},
+        launcher::Launcher,
+        output::Limits,
+        process::{ProcessLimits, ProcessRunner},
+        scratch::Scratch,
+        workspace::{Workspace, sensitive::Sensitive},
+    },
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Far more than anything here takes, so that only what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const RUN: RunId = RunId::new(Uuid::from_u128(7));
+
+pub(crate) struct Scene {
+    folder: TempDir,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) launcher: Launcher,
+    pub(crate) scratch: Scratch,
+    pub(crate) cancel: CancellationToken,
+    /// What a call may take at most.
+    pub(crate) timeout: Duration,
+    pub(crate) call: &'static str,
+    pub(crate) task_id: Option<Arc<str>>,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("ws")).unwrap();
+        let scratch = Scratch::new(folder.path().join("tmp"));
+        let launcher = Launcher {
+            runner: ProcessRunner::with_executable(env!("CARGO_BIN_EXE_herder")),
+            scratch: scratch.clone(),
+            spill_root: Some(folder.path().join("spill")),
+            env_pass: Vec::new(),
+            limits: ProcessLimits::default(),
+            output: Limits::default(),
+            grace: Duration::from_millis(500),
+        };
+        Self {
+            workspace: Arc::new(Workspace::open(&folder.path().join("ws"), &[]).unwrap()),
+            folder,
+            launcher,
+            scratch,
+            cancel: CancellationToken::new(),
+            timeout: PATIENCE,
+            call: "call_1",
+            task_id: None,
+        }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let launcher = Arc::new(self.launcher.clone());
+        let bash_timeout = Duration::from_secs(20);
+        let tools = builtin(BuiltinOptions { launcher, bash_timeout, sensitive: Sensitive::Skip });
+        tools.into_iter().find(|tool| &*tool.spec().name == name).unwrap()
+    }
+
+    pub(crate) async fn bash(&self, arguments: Value) -> Output {
+        self.run(self.tool("bash"), arguments).await
+    }
+
+    pub(crate) async fn run(&self, tool: Arc<dyn Tool>, arguments: Value) -> Output {
+        let access = tool.access(&self.workspace, &arguments).unwrap();
+        let context = CallContext {
+            run: RUN,
+            task_id: self.task_id.clone(),
+            call: CallId::new(self.call),
+            workspace: self.workspace.clone(),
+            access: access.into(),
+            cancel: self.cancel.clone(),
+            timeout: self.timeout,
+        };
+        let Started::Ready { change: None, work } = tool.start(context, arguments).await else {
+            panic!("not ready")
+        };
+        tokio::time::timeout(PATIENCE, work).await.expect("hangs")
+    }
+
+    /// Waits for a file in the workspace that ends in a line feed.
+    pub(crate) async fn until_file(&self, name: &str) -> String {
+        let (path, start) = (self.path("ws").join(name), Instant::now());
+        loop {
+            match fs::read_to_string(&path) {
+                Ok(text) if text.ends_with('\n') => return text,
+                Ok(_) | Err(_) => assert!(start.elapsed() < PATIENCE, "waited in vain for {name}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
