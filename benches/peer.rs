@@ -61,7 +61,8 @@ fn args() -> Option<Args> {
 fn cpu_s() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().unwrap() / rustix::param::clock_ticks_per_second() as f64;
+    let ticks =
+        |at: usize| fields[at].parse::<f64>().unwrap() / rustix::param::clock_ticks_per_second() as f64;
     (ticks(11), ticks(12))
 }
 
@@ -82,8 +83,11 @@ fn main() {
         scripted: true,
         delay_ms: 0,
     });
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.threads)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(measure(args));
 }
 

@@ -78,7 +78,12 @@ pub(crate) enum Log {
 }
 
 /// A supervision tree with the `add` tool, allowed by policy.
-pub(crate) async fn supervisor(log: Log, folder: &Path, provider: Arc<dyn ModelProvider>, concurrency: usize) -> Supervisor {
+pub(crate) async fn supervisor(
+    log: Log,
+    folder: &Path,
+    provider: Arc<dyn ModelProvider>,
+    concurrency: usize,
+) -> Supervisor {
     let store: Arc<dyn EventStore> = match log {
         Log::Memory => Arc::new(MemoryStore::default()),
         Log::Durable => Arc::new(SqliteStore::open(&folder.join("log.db"), Options::default()).unwrap()),
@@ -136,7 +141,12 @@ pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Ar
 }
 
 /// Runs `n` tasks, all submitted at once; how many were done.
-pub(crate) async fn run_all(supervisor: &Supervisor, n: usize, workspace: &str, script: Option<&Script>) -> usize {
+pub(crate) async fn run_all(
+    supervisor: &Supervisor,
+    n: usize,
+    workspace: &str,
+    script: Option<&Script>,
+) -> usize {
     let mut waits = Vec::with_capacity(n);
     for number in 0..n {
         let run = RunId::new(uuid::Uuid::now_v7());

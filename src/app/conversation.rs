@@ -1,41 +1,70 @@
-//! The conversation of a run in the form of Chat Completions, rebuilt from its log.
+//! A conversation in the form of Chat Completions, as other programs read it.
 
 use serde_json::{Value, json};
 
-use crate::domain::{context, event::Envelope, id::RunId, message::Message, run::Run};
+use crate::domain::{message::Message, task::TaskSpec};
 
-/// Everything that was said, the rules first.
-pub fn of(run: RunId, log: &[Envelope]) -> Value {
-    let run = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-    let Some(spec) = run.spec() else { return Value::Array(Vec::new()) };
-    let shown = context::project(spec, run.history(), run.history_bytes(), None);
-    shown.messages.iter().map(message).collect()
+/// The messages of a run: its system text, if the task had one, then all that was said.
+pub fn chat_completions(spec: &TaskSpec, history: &[Message]) -> Vec<Value> {
+    let system = spec.system.as_deref().map(|text| json!({"role": "system", "content": text}));
+    system.into_iter().chain(history.iter().map(message)).collect()
 }
 
 fn message(message: &Message) -> Value {
     match message {
-        Message::System(text) => json!({ "role": "system", "content": text }),
-        Message::User(text) => json!({ "role": "user", "content": text }),
+        Message::System(text) => json!({"role": "system", "content": text}),
+        Message::User(text) => json!({"role": "user", "content": text}),
         Message::Tool(result) => {
-            json!({ "role": "tool", "tool_call_id": result.call, "content": result.output })
+            json!({"role": "tool", "tool_call_id": result.call.as_str(), "content": result.output})
         }
         Message::Assistant(reply) => {
-            let calls: Vec<Value> = reply
-                .calls
-                .iter()
-                .map(|call| {
-                    let function = json!({ "name": call.name, "arguments": call.arguments.as_str() });
-                    json!({ "id": call.id, "type": "function", "function": function })
-                })
-                .collect();
-            let mut message = json!({ "role": "assistant", "content": reply.text });
+            let content = if reply.text.is_empty() { Value::Null } else { json!(reply.text) };
+            let mut value = json!({"role": "assistant", "content": content});
             if let Some(reasoning) = &reply.reasoning {
-                message["reasoning_content"] = json!(reasoning);
+                value["reasoning_content"] = json!(reasoning);
             }
-            if !calls.is_empty() {
-                message["tool_calls"] = Value::Array(calls);
+            if !reply.calls.is_empty() {
+                let call = |call: &crate::domain::call::ToolCall| {
+                    let function = json!({"name": call.name, "arguments": call.arguments.as_str()});
+                    json!({"id": call.id.as_str(), "type": "function", "function": function})
+                };
+                value["tool_calls"] = reply.calls.iter().map(call).collect();
             }
-            message
+            value
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::call::ToolResult;
+
+    #[test]
+    fn calls_and_their_results_keep_their_ids() {
+        let spec = r#"{"task": "t", "attempt": 1, "model": "m", "workspace": "/w", "system": "s"}"#;
+        let spec: TaskSpec = serde_json::from_str(spec).expect("a spec");
+        let reply = r#"{"calls": [{"id": "c1", "name": "read", "arguments": {"path":"a"}}], "stop": "tool_calls",
+            "usage": {"input": 1, "output": 1}}"#;
+        let result: ToolResult =
+            serde_json::from_str(r#"{"call": "c1", "ok": true, "output": "text"}"#).expect("a result");
+        let history = [
+            Message::User("t".into()),
+            Message::Assistant(Arc::new(serde_json::from_str(reply).expect("a reply"))),
+            Message::Tool(Arc::new(result)),
+        ];
+        assert_eq!(
+            Value::from(chat_completions(&spec, &history)),
+            json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "t"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}
+                ]},
+                {"role": "tool", "tool_call_id": "c1", "content": "text"},
+            ])
+        );
     }
 }

@@ -16,8 +16,8 @@ use crate::{
         Config,
         policies::{self, PolicyError},
     },
-    domain::policy::Verdict,
-    tool::workspace::Workspaces,
+    domain::policy::{Policy, Verdict},
+    tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
 /// Live deltas that a watcher may be behind before it misses some. A watcher that reads at all is never that far behind.
@@ -56,15 +56,7 @@ impl Herder {
         model_names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
-        let policy = policies::load(&config.defaults.policy)?;
-        let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
-        if let Some(unknown) = policy.unknown_tools(&names).first() {
-            return Err(StartError::PolicyTool {
-                policy: config.defaults.policy.clone(),
-                what: unknown.to_string(),
-                tools: names.join(", "),
-            });
-        }
+        let policy = policy(config, &toolbox)?;
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
@@ -97,6 +89,23 @@ impl Herder {
     /// Waits until what was handed to the log is on disk, and closes it. The supervisor has been drained before.
     pub async fn close(self) {
         self.state.close().await;
+    }
+}
+
+/// The policy of a configuration, for these tools.
+///
+/// # Errors
+/// There is none of that name, or it speaks of a tool that is not there.
+pub fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, StartError> {
+    let policy = policies::load(&config.defaults.policy)?;
+    let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
+    match policy.unknown_tools(&names).first() {
+        Some(unknown) => Err(StartError::PolicyTool {
+            policy: config.defaults.policy.clone(),
+            what: unknown.to_string(),
+            tools: names.join(", "),
+        }),
+        None => Ok(policy),
     }
 }
 

@@ -1,10 +1,19 @@
 //! The tools that a configuration gives its runs.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    config::Config,
-    tool::toolbox::{RegisterError, Toolbox},
+    config::{self, Config, ConfigError},
+    tool::{
+        builtin::{BuiltinOptions, builtin},
+        command::{CommandError, CommandOptions, CommandTool, Reach},
+        launcher::Launcher,
+        output::Limits,
+        process::{ProcessLimits, ProcessRunner},
+        scratch::Scratch,
+        toolbox::{RegisterError, Toolbox},
+        workspace::sensitive::Sensitive,
+    },
 };
 
 /// Why the tools cannot be set up.
@@ -12,9 +21,67 @@ use crate::{
 pub enum ToolsError {
     #[error(transparent)]
     Register(#[from] RegisterError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Schema(#[from] ConfigError),
 }
 
-/// tmp
-pub fn toolbox(_config: &Config, _spill_root: Option<PathBuf>) -> Result<Toolbox, ToolsError> {
-    Ok(Toolbox::default())
+/// The policy that lets everything pass, files that are likely to hold secrets included.
+const TRUSTED: &str = "trusted";
+
+const MIB: u64 = 1 << 20;
+
+/// The tools that herder brings along, and those that the configuration defines. Output that is too long to show is kept
+/// under `spill_root`.
+///
+/// # Errors
+/// A tool of the configuration is none, or has the name of another.
+pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, ToolsError> {
+    let tools = &config.tools;
+    let launcher = Arc::new(Launcher {
+        runner: ProcessRunner::default(),
+        scratch: Scratch::new(std::env::temp_dir().join(format!("herder-{}", std::process::id()))),
+        spill_root,
+        env_pass: tools.env_pass.clone(),
+        limits: process_limits(tools.process),
+        output: Limits {
+            lines: tools.output_lines.get(),
+            bytes: tools.output_bytes.get(),
+            line_chars: tools.line_chars.get(),
+        },
+        grace: config.supervisor.grace(),
+    });
+    let trusted = config.defaults.policy == TRUSTED;
+    let mut toolbox = Toolbox::default();
+    for tool in builtin(BuiltinOptions {
+        launcher: launcher.clone(),
+        bash_timeout: tools.bash_timeout(),
+        sensitive: if trusted { Sensitive::Include } else { Sensitive::Skip },
+    }) {
+        toolbox.register(tool)?;
+    }
+    for (name, tool) in &config.command_tools {
+        let options = CommandOptions {
+            name: name.as_str().into(),
+            description: tool.description.as_str().into(),
+            schema: Arc::new(tool.schema.read()?),
+            argv: tool.command.iter().map(Into::into).collect(),
+            reach: if tool.read_only { Reach::ReadOnly } else { Reach::Anything },
+            timeout: tool.timeout(),
+        };
+        toolbox.register(Arc::new(CommandTool::new(options, launcher.clone())?))?;
+    }
+    Ok(toolbox)
+}
+
+fn process_limits(limits: config::ProcessLimits) -> ProcessLimits {
+    let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(MIB));
+    ProcessLimits {
+        memory_bytes: bytes(limits.memory_mib),
+        cpu: limits.cpu_s.map(std::time::Duration::from_secs),
+        file_bytes: bytes(limits.file_size_mib),
+        processes: limits.processes,
+        ..ProcessLimits::default()
+    }
 }

@@ -1,17 +1,31 @@
 //! `herder batch`: many tasks in parallel, one line of results each.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
+use tokio::sync::mpsc;
 
 use super::{
-    Context, Exit,
+    Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs},
-    progress::ProgressMode,
+    progress::{Progress, ProgressMode, Reporter},
+    signals::Signals,
+    start::{check_policy, say, serve_metrics, warn_of_silent_tools, with_rules},
+    stdout::Output,
 };
 use crate::{
+    app::{
+        batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
+        input::{self, InputTask, Selection, Source, repeated},
+    },
     config::Flag,
-    domain::batch::{Halt, RetryFailed},
+    domain::batch::{Halt, RetryFailed, StaleLines},
 };
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
@@ -152,8 +166,169 @@ fn retry_failed(class: &str) -> Result<RetryFailed, String> {
 }
 
 /// Runs the command.
-#[expect(clippy::unused_async, reason = "every command has one shape")]
 pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Exit> {
-    drop((args, context));
-    anyhow::bail!("batch is not wired")
+    let _metrics = serve_metrics(args.work.metrics)?;
+    let tasks = tasks(&args, &context)?;
+    let selection =
+        Selection { only: args.only.clone(), first: args.first, shuffle: args.shuffle.then_some(args.seed) };
+    let chosen = selection.choose(&tasks).map_err(UsageError)?;
+    let out = (args.output != Path::new("-")).then(|| args.output.clone());
+    let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
+    let options = Options {
+        name: args.input.display().to_string(),
+        out: out.clone(),
+        concurrency: context.config.supervisor.max_live_runs.get(),
+        retries: args.retries,
+        retry_failed: args.retry_failed.unwrap_or(RetryFailed::None),
+        stale_lines: if args.restart_stale { StaleLines::Restart } else { StaleLines::Refuse },
+        halt: args.halt,
+        keep_order: args.keep_order,
+        with_messages: args.include.contains(&Include::Messages),
+        drain: context.config.supervisor.drain(),
+    };
+    if args.dry_run {
+        return dry_run(&args, &context, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
+    }
+    let offered = offered(&tasks);
+    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
+    let total = chosen.len();
+    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options).await?;
+    warn_of_silent_tools(batch.herder(), &offered);
+    let mut shown = Shown::new(&args, &context, &batch, total);
+    let stopper = Stopper::default();
+    let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
+    let supervisor = batch.herder().supervisor.clone();
+    let report = {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let run = batch.run(&stopper, move |event| {
+            // The receiver lives as long as the batch runs.
+            let _ = tell.send(event);
+        });
+        tokio::pin!(run);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                biased;
+                report = &mut run => break report?,
+                Some(event) = told.recv() => shown.take(event),
+                _ = tick.tick() => shown.tick(supervisor.load().await.live),
+            }
+        }
+    };
+    shown.finish(&report);
+    Ok(exit(&report, signals.received()))
+}
+
+/// How often progress is brought up to date.
+const TICK: Duration = Duration::from_millis(200);
+
+fn exit(report: &Report, signal: Option<Exit>) -> Exit {
+    if report.all_done() {
+        return Exit::Done;
+    }
+    match signal {
+        Some(signal) if report.unfinished > 0 => signal,
+        Some(_) | None if report.halted => Exit::Halted,
+        Some(_) | None => Exit::NotDone,
+    }
+}
+
+fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> {
+    let tasks = with_rules(&context.config, |rules| input::read(&Source::named(&args.input), rules))??;
+    if tasks.is_empty() {
+        return Err(UsageError(format!(
+            "{}: has no tasks; want one JSON object a line",
+            args.input.display()
+        ))
+        .into());
+    }
+    Ok(repeated(tasks, args.repeat))
+}
+
+async fn dry_run(
+    args: &BatchArgs,
+    context: &Context,
+    folder: Option<&Path>,
+    out: Option<&Path>,
+    tasks: &[InputTask],
+    chosen: &[usize],
+    options: &Options,
+) -> anyhow::Result<Exit> {
+    let journal = Journal::peek(folder, out).await?;
+    let plan = journal.plan(tasks, chosen, options)?;
+    journal.state.close().await;
+    check_policy(&context.config)?;
+    let mut output = Output::stdout();
+    let line = if args.json {
+        serde_json::json!({
+            "tasks": tasks.len(), "chosen": chosen.len(), "start": plan.start.len(),
+            "resume": plan.resume.len(), "settled": plan.settled.len(), "restart": plan.abandon.len(),
+        })
+        .to_string()
+    } else {
+        format!(
+            "{} tasks, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
+            tasks.len(),
+            chosen.len(),
+            plan.start.len(),
+            plan.resume.len(),
+            plan.settled.len()
+        )
+    };
+    let _open = output.line(&line)?;
+    let _open = output.flush()?;
+    Ok(Exit::Done)
+}
+
+/// The tools that tasks name, or all of them if one names none.
+fn offered(tasks: &[InputTask]) -> Option<BTreeSet<Arc<str>>> {
+    let named: Option<Vec<_>> = tasks.iter().map(|task| task.spec.tools.clone()).collect();
+    named.map(|named| named.into_iter().flatten().collect())
+}
+
+/// Progress, and what a person is told besides.
+struct Shown {
+    progress: Progress,
+    reporter: Reporter,
+    since: Instant,
+    json: bool,
+}
+
+impl Shown {
+    fn new(args: &BatchArgs, context: &Context, batch: &Batch, total: usize) -> Self {
+        let mut progress = Progress::new(total);
+        for settled in &batch.plan().settled {
+            progress.settled(settled.outcome);
+        }
+        let reporter = Reporter::new(args.progress, args.json, &context.screen, total);
+        Self { progress, reporter, since: Instant::now(), json: args.json }
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = self.since.elapsed();
+        match event {
+            Event::Settled(outcome, usage) => {
+                self.progress.used(usage);
+                self.progress.ended(outcome, now);
+            }
+            Event::Retrying(_, usage, _) => self.progress.used(usage),
+            Event::Stopping => {}
+        }
+        self.reporter.show(&self.progress, now);
+    }
+
+    fn tick(&mut self, running: usize) {
+        self.progress.set_running(running);
+        self.reporter.show(&self.progress, self.since.elapsed());
+    }
+
+    fn finish(mut self, report: &Report) {
+        self.progress.set_running(0);
+        self.reporter.finish(&self.progress, self.since.elapsed());
+        if report.unfinished > 0 && !self.json {
+            let halted = if report.halted { "halted: " } else { "" };
+            say(&format!("{halted}{} tasks are not finished; the same command continues", report.unfinished));
+        }
+    }
 }

@@ -3,22 +3,27 @@
 //! The tasks work on the same files at once. Whatever order their edits come in, each of them fits: it changes text
 //! that no other task changes, or adds a line before a mark that stays.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Parser};
 
-use super::{Exit, UsageError, stdout::Output};
+use super::{Cli, Command, Context, Exit, UsageError, start::say};
 
-pub(super) const ABOUT: &str = "Lay out a workspace and fifty tasks to try herder with
+pub(super) const ABOUT: &str = "Try herder: a small workspace, fifty tasks, no model needed
 
-The tasks bring their model's replies along, so no key and no network are needed. They read, search, edit, write and run \
-commands in one small project, many of them in the same files.";
+Lays out a small project and fifty tasks in DIR, prints the `herder batch` command for them and runs it. The tasks bring \
+their model's replies along, so no key and no network are needed. They read, search, edit, write and run commands, many of \
+them in the same files. Results are in DIR/results.jsonl.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder demo try
-  herder batch try/tasks.jsonl -o try/out.jsonl --policy trusted
-  cat try/workspace/CHANGELOG.md";
+  cat try/workspace/CHANGELOG.md
+  herder ls --state try/results.jsonl.state
+  herder show task-01 --messages --state try/results.jsonl.state";
 
 /// Flags of `herder demo`.
 #[derive(Clone, Debug, Args)]
@@ -46,8 +51,29 @@ const FILES: &[(&str, &str)] = files![
 ];
 
 /// Runs the command.
-pub(crate) fn main(args: &DemoArgs) -> anyhow::Result<Exit> {
-    let dir = &args.dir;
+pub(crate) async fn main(args: DemoArgs, context: Context) -> anyhow::Result<Exit> {
+    lay_out(&args.dir)?;
+    let dir = args.dir.display();
+    say(&format!("{} files are in {dir}; now: {}", FILES.len(), command(&args.dir).join(" ")));
+    let exit = match Cli::try_parse_from(command(&args.dir))?.command {
+        Command::Batch(batch) => super::batch::main(*batch, context).await?,
+        _ => Exit::Usage,
+    };
+    say(&format!(
+        "results are in {dir}/results.jsonl, the journal beside it; the same command again has nothing to do"
+    ));
+    Ok(exit)
+}
+
+/// The command that runs the demo.
+fn command(dir: &Path) -> [String; 7] {
+    let within = |name| dir.join(name).display().to_string();
+    let words = ["herder", "batch", "", "-o", "", "--policy", "trusted"].map(str::to_owned);
+    let [herder, batch, _, output, _, policy, trusted] = words;
+    [herder, batch, within("tasks.jsonl"), output, within("results.jsonl"), policy, trusted]
+}
+
+fn lay_out(dir: &Path) -> anyhow::Result<()> {
     let taken = match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -62,14 +88,7 @@ pub(crate) fn main(args: &DemoArgs) -> anyhow::Result<Exit> {
         fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
         fs::write(&path, content).with_context(|| format!("{}: cannot be written", path.display()))?;
     }
-    let dir = dir.display();
-    let mut out = Output::stdout();
-    let _open = out.line(&format!(
-        "{} files are in {dir}. Next:\n  herder batch {dir}/tasks.jsonl -o {dir}/out.jsonl --policy trusted",
-        FILES.len()
-    ))?;
-    let _open = out.flush()?;
-    Ok(Exit::Done)
+    Ok(())
 }
 
 #[cfg(test)]

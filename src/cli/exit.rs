@@ -3,9 +3,15 @@
 use std::process::ExitCode;
 
 use crate::{
-    app::input::InputError,
+    app::{
+        batch::BatchError,
+        herder::StartError,
+        input::{InputError, SingleError},
+        state::{FindError, StateError},
+        tools::ToolsError,
+    },
     config::ConfigError,
-    domain::batch::Misfit,
+    store::{folder::FolderError, sqlite::OpenError},
     telemetry::{log::LogError, prometheus::MetricsError},
 };
 
@@ -50,15 +56,39 @@ impl Exit {
 
     /// How a command ends that met this error.
     pub fn of(error: &anyhow::Error) -> Self {
-        if error.is::<Misfit>() {
-            return Self::Misfit;
+        if let Some(batch) = error.downcast_ref::<BatchError>() {
+            return match batch {
+                BatchError::Misfit { .. }
+                | BatchError::OtherBatch { .. }
+                | BatchError::OutWithoutJournal { .. } => Self::Misfit,
+                BatchError::State(state) => Self::of_state(state),
+                BatchError::Start(_) => Self::Usage,
+                BatchError::Store(_) | BatchError::Out { .. } => Self::NotDone,
+            };
         }
+        if let Some(state) = error.downcast_ref::<StateError>() {
+            return Self::of_state(state);
+        }
+        // What a person can put right before anything runs.
         let usage = error.is::<ConfigError>()
             || error.is::<InputError>()
+            || error.is::<SingleError>()
             || error.is::<LogError>()
             || error.is::<MetricsError>()
-            || error.is::<UsageError>();
+            || error.is::<UsageError>()
+            || error.is::<StartError>()
+            || error.is::<ToolsError>()
+            || error.is::<FindError>();
         if usage { Self::Usage } else { Self::NotDone }
+    }
+
+    const fn of_state(error: &StateError) -> Self {
+        match error {
+            StateError::Folder(FolderError::Newer { .. }) | StateError::Log(OpenError::Newer { .. }) => {
+                Self::Version
+            }
+            StateError::Folder(_) | StateError::Log(_) => Self::Usage,
+        }
     }
 }
 
@@ -83,7 +113,8 @@ mod tests {
     fn an_error_ends_the_command_by_its_kind_even_with_context() {
         let usage: anyhow::Error = UsageError("no".to_owned()).into();
         assert_eq!(Exit::of(&usage), Exit::Usage);
-        let misfit = Err::<(), _>(Misfit::default()).context("batch").expect_err("an error");
+        let misfit = BatchError::OtherBatch { journal: "j".to_owned(), what: "w".to_owned() };
+        let misfit = Err::<(), _>(misfit).context("batch").expect_err("an error");
         assert_eq!(Exit::of(&misfit), Exit::Misfit);
         assert_eq!(Exit::of(&anyhow::anyhow!("store")), Exit::NotDone);
     }

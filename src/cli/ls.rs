@@ -2,8 +2,11 @@
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use super::{Context, Exit};
-use crate::domain::outcome::Outcome;
+use super::{Context, Exit, UsageError, start::say, stdout::Output, table};
+use crate::{
+    domain::{id::BatchId, outcome::Outcome},
+    store::{EventStore, RunFilter},
+};
 
 pub(super) const ABOUT: &str = "List runs, the newest last";
 
@@ -29,8 +32,43 @@ pub struct LsArgs {
 }
 
 /// Runs the command.
-#[expect(clippy::unused_async, reason = "every command has one shape")]
 pub(crate) async fn main(args: LsArgs, context: Context) -> anyhow::Result<Exit> {
-    drop((args, context));
-    anyhow::bail!("ls is not wired")
+    let state = context.open_state()?;
+    let batch = match &args.batch {
+        Some(name) => Some(batch(&*state.store, name).await?),
+        None => None,
+    };
+    // An outcome is narrowed here, so then the store cannot count.
+    let limit = if args.outcome.is_some() { None } else { args.limit };
+    let mut records = state.store.runs(RunFilter { batch, limit, ..RunFilter::default() }).await?;
+    if let Some(outcome) = &args.outcome {
+        records.retain(|record| record.end.as_ref().is_some_and(|end| end.outcome.as_str() == outcome));
+        let surplus = records.len().saturating_sub(args.limit.unwrap_or(usize::MAX));
+        records.drain(..surplus);
+    }
+    let mut out = Output::stdout();
+    if args.json {
+        for record in &records {
+            if out.json(&table::run_json(record))?.is_break() {
+                return Ok(Exit::Done);
+            }
+        }
+    } else if records.is_empty() {
+        say("no runs");
+    } else {
+        let _open = out.line(&table::runs(&records))?;
+    }
+    let _open = out.flush()?;
+    state.close().await;
+    Ok(Exit::Done)
+}
+
+/// A batch by its id or its name; of several with one name, the latest.
+async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
+    let batches = store.batches().await?;
+    let found = batches.iter().rev().find(|batch| batch.name == name || batch.id.to_string() == name);
+    found.map(|batch| batch.id).ok_or_else(|| {
+        let known: Vec<&str> = batches.iter().map(|batch| &*batch.name).collect();
+        UsageError(format!("there is no batch {name:?}; want one of: {}", known.join(", "))).into()
+    })
 }

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::{
+    app::state::State,
     config::{self, Config, Effective, Flag, LogFormat, Sources},
     telemetry::log,
 };
@@ -20,16 +21,16 @@ pub mod args;
 pub mod batch;
 pub mod completions;
 pub mod config_command;
-pub mod conversation;
 pub mod demo;
 pub mod events;
 pub mod exit;
 pub mod ls;
 pub mod progress;
 pub mod render;
-pub mod result;
 pub mod run;
 pub mod show;
+mod signals;
+mod start;
 pub mod stdout;
 pub mod table;
 #[cfg(test)]
@@ -43,9 +44,9 @@ Each run is a task, a model and tools in a folder. Runs share one queue for chan
 fact is in a log, so nothing is lost when herder stops. Exit codes are listed by `herder batch --help`.";
 
 const AFTER: &str = "EXAMPLES
-  herder demo try              a workspace and fifty tasks that need no model
-  herder batch try/tasks.jsonl -o try/out.jsonl --policy trusted
-  herder ls --state try/out.jsonl.state
+  herder demo try                            fifty tasks that need no model
+  herder ls --state try/results.jsonl.state
+  herder batch tasks.jsonl -o out.jsonl -j 50 --model openai:gpt-5
   herder run \"Explain src/main.rs\" --model openai:gpt-5";
 
 /// What was asked on the command line.
@@ -97,6 +98,21 @@ pub struct Context {
     pub screen: MultiProgress,
 }
 
+impl Context {
+    /// The state folder that was named, or the one that `run` uses.
+    fn state_folder(&self) -> Result<PathBuf, UsageError> {
+        let named = self.state.clone().or_else(crate::app::state::default_folder);
+        named.ok_or_else(|| {
+            UsageError("there is no home folder to keep runs in; name one with --state".to_owned())
+        })
+    }
+
+    /// Opens that folder to read.
+    fn open_state(&self) -> anyhow::Result<State> {
+        Ok(State::to_read(&self.state_folder()?)?)
+    }
+}
+
 impl Cli {
     /// Does what was asked.
     pub fn run(self) -> Exit {
@@ -122,7 +138,7 @@ impl Cli {
         match self.command {
             Command::Config(args) => config_command::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
-            Command::Demo(args) => demo::main(&args),
+            Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
             Command::Ls(args) => block_on(ls::main(args, context)),
@@ -140,8 +156,8 @@ impl Cli {
             | Command::Show(_)
             | Command::Events(_)
             | Command::Config(_)
-            | Command::Demo(_)
             | Command::Completions(_) => Vec::new(),
+            Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };
         self.global.flags(&mut flags);
         flags
@@ -165,4 +181,9 @@ fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError
 pub fn colored(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !unwanted
+}
+
+/// How lines are written to a stream.
+fn paint(stream: &impl IsTerminal) -> render::Paint {
+    if colored(stream) { render::Paint::Colored } else { render::Paint::Plain }
 }

@@ -56,14 +56,9 @@ impl Progress {
         self.count(outcome);
     }
 
-    /// A run got its slot.
-    pub const fn started(&mut self) {
-        self.running += 1;
-    }
-
-    /// A run gave its slot back without an end: its task gets another attempt.
-    pub const fn will_retry(&mut self) {
-        self.running = self.running.saturating_sub(1);
+    /// So many runs have a slot.
+    pub const fn set_running(&mut self, running: usize) {
+        self.running = running;
     }
 
     /// A request used this up.

@@ -1,14 +1,41 @@
 //! `herder run`: one task, watched from here.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
+use anyhow::Context as _;
 use clap::Args;
+use tokio::sync::broadcast;
 
 use super::{
     Context, Exit,
     args::{TaskArgs, WorkArgs},
+    paint,
+    render::{EventJson, line},
+    signals::Signals,
+    start::{say, serve_metrics, warn_of_silent_tools, with_rules},
+    stdout::Output,
 };
-use crate::config::Flag;
+use crate::{
+    actor::{Live, LiveDelta},
+    app::{
+        batch::Stopper,
+        herder::Herder,
+        input,
+        state::{State, new_run},
+    },
+    config::Flag,
+    domain::{
+        event::{Envelope, Event, RunEnd},
+        id::{RunId, Seq},
+        outcome::Outcome,
+    },
+    store::feed::Feed,
+};
 
 pub(super) const ABOUT: &str = "Run one task and print what the model says at the end
 
@@ -58,8 +85,126 @@ impl RunArgs {
 }
 
 /// Runs the command.
-#[expect(clippy::unused_async, reason = "every command has one shape")]
 pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit> {
-    drop((args, context));
-    anyhow::bail!("run is not wired")
+    let _metrics = serve_metrics(args.work.metrics)?;
+    let text = task_text(&args)?;
+    let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    let folder = context.state_folder()?;
+    let state = State::to_write(&folder, context.config.store.durability)?;
+    let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
+    warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()));
+    let stopper = Stopper::default();
+    let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
+    let live = herder.supervisor.services().live.subscribe();
+    let submitted = herder.supervisor.submit(new_run(), Arc::new(spec)).await?;
+    let run = submitted.run;
+    let feed = Feed::run(herder.state().store.clone(), run, Seq::START);
+    let mut watch =
+        Watch { json: args.json, quiet: args.quiet, out: Output::stdout(), open: true, midline: false };
+    let supervisor = herder.supervisor.clone();
+    let drain = context.config.supervisor.drain();
+    let stopping = async {
+        stopper.drained().await;
+        tokio::select! {
+            () = supervisor.drain(drain) => {}
+            () = stopper.stopped_now() => {
+                supervisor.interrupt();
+                supervisor.drain(Duration::ZERO).await;
+            }
+        }
+    };
+    let end = tokio::select! {
+        end = watch.follow(feed, live, run) => end?,
+        () = stopping => None,
+    };
+    herder.supervisor.drain(Duration::ZERO).await;
+    herder.close().await;
+    Ok(match (end, signals.received()) {
+        (Some(end), _) => {
+            watch.finish(&end)?;
+            if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }
+        }
+        (None, signal) => signal.unwrap_or(Exit::NotDone),
+    })
+}
+
+fn task_text(args: &RunArgs) -> anyhow::Result<String> {
+    if args.text != "-" {
+        return Ok(args.text.clone());
+    }
+    io::read_to_string(io::stdin()).context("stdin: cannot be read as text")
+}
+
+/// Shows one run as it goes on.
+struct Watch {
+    json: bool,
+    quiet: bool,
+    out: Output,
+    /// Whether anybody still reads stdout.
+    open: bool,
+    /// Whether the model's words on stderr have not ended their line.
+    midline: bool,
+}
+
+impl Watch {
+    async fn follow(
+        &mut self,
+        mut feed: Feed,
+        mut live: broadcast::Receiver<Live>,
+        run: RunId,
+    ) -> anyhow::Result<Option<RunEnd>> {
+        loop {
+            let page = tokio::select! {
+                biased;
+                delta = live.recv(), if !self.quiet && !self.json => {
+                    match delta {
+                        Ok(delta) if delta.run == run => self.hear(&delta.what),
+                        Ok(_) | Err(_) => {}
+                    }
+                    continue;
+                }
+                page = feed.next() => page?,
+            };
+            for envelope in page {
+                self.show(&envelope)?;
+                if let Event::RunEnd(end) = envelope.fact.event {
+                    return Ok(Some(*end));
+                }
+            }
+        }
+    }
+
+    /// The model's words, as they come.
+    fn hear(&mut self, delta: &LiveDelta) {
+        let (LiveDelta::Text(text) | LiveDelta::Reasoning(text)) = delta;
+        self.midline = !text.ends_with('\n');
+        let mut stderr = io::stderr();
+        // The run goes on though nobody watches it.
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    fn show(&mut self, envelope: &Envelope) -> io::Result<()> {
+        if self.json && self.open {
+            self.open = self.out.json(&EventJson(envelope))?.is_continue() && self.out.flush()?.is_continue();
+        }
+        if !self.json && !self.quiet {
+            let newline = if std::mem::take(&mut self.midline) { "\n" } else { "" };
+            let _ = writeln!(io::stderr(), "{newline}{}", line(envelope, paint(&io::stderr())));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &RunEnd) -> io::Result<()> {
+        if !self.json {
+            if !end.text.is_empty() {
+                let _open = self.out.line(&end.text)?;
+            }
+            if end.outcome != Outcome::Done {
+                let why = end.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+                say(&format!("the run ended as {}{why}", end.outcome));
+            }
+        }
+        let _open = self.out.flush()?;
+        Ok(())
+    }
 }

@@ -9,20 +9,16 @@ use std::{
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    BatchError, Event, HaltHow, Options, Report,
-    journal::Journal,
-    results::{ResultLine, Results, encode},
-};
+use super::{BatchError, Event, Options, Report, ResultLine, journal::Journal, results::Results};
 use crate::{
     actor::{
         Supervisor,
         supervisor::{SubmitError, Submitted},
     },
-    app::{herder::Herder, input::InputTask, state},
+    app::{conversation::chat_completions, herder::Herder, input::InputTask, state},
     config::Config,
     domain::{
-        batch::{self, Plan},
+        batch::{self, HaltHow, Plan},
         event::{Envelope, RestartCause, RunEnd},
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
@@ -49,6 +45,18 @@ impl Stopper {
             self.drain.cancel();
             Stop::Drain
         }
+    }
+}
+
+impl Stopper {
+    /// Waits until it is to stop.
+    pub async fn drained(&self) {
+        self.drain.cancelled().await;
+    }
+
+    /// Waits until it is to stop at once.
+    pub async fn stopped_now(&self) {
+        self.now.cancelled().await;
     }
 }
 
@@ -240,7 +248,7 @@ impl<T: FnMut(Event)> Course<'_, T> {
         }
         let made = over.made + 1;
         let delay = batch::retry_delay(made, crate::actor::jitter());
-        (self.tell)(Event::Retrying(end.outcome, delay));
+        (self.tell)(Event::Retrying(end.outcome, end.usage, delay));
         let next = Next { task: over.task, attempt: over.attempt + 1, made, how: How::Start(Some(over.run)) };
         self.retrying.insert(over.task, over);
         Ok(Some((next, delay)))
@@ -259,7 +267,7 @@ impl<T: FnMut(Event)> Course<'_, T> {
     /// Gives the batch up if too many tasks have failed.
     fn halt(&mut self) -> Option<HaltHow> {
         let halt =
-            self.options.halt.filter(|halt| !self.stopping && halt.is_due(self.failed, self.chosen))?;
+            self.options.halt.filter(|halt| !self.stopping && halt.is_reached(self.failed, self.chosen))?;
         self.report.halted = true;
         self.stop();
         Some(halt.how)
@@ -419,12 +427,17 @@ async fn line(
     end: &RunEnd,
     with_messages: bool,
 ) -> Result<Vec<u8>, BatchError> {
-    let mut line = ResultLine::of(&task.id, run, attempt, &task.spec, end);
+    let spec = TaskSpec { attempt, ..task.spec.clone() };
+    let mut line = ResultLine::new(run, &spec, end);
     if with_messages {
         let log = store.read(run, Seq::START).await?;
-        line.messages = Some(crate::app::conversation::of(run, &log));
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        line = line.with_messages(chat_completions(&spec, state.history()));
     }
-    Ok(encode(&line))
+    // Every field has a JSON form; the fallback only keeps this total.
+    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 /// Ends an open run that nothing works on: its task starts again as another attempt.

@@ -38,6 +38,18 @@ pub fn beside(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Results that were not made from a journal are not written over.
+fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
+    if let (Some(out), Some(folder)) = (out, folder)
+        && !folder.join("log.db").exists()
+        && out.metadata().is_ok_and(|facts| facts.len() > 0)
+    {
+        let (out, journal) = (out.display().to_string(), folder.display().to_string());
+        return Err(BatchError::OutWithoutJournal { out, journal });
+    }
+    Ok(())
+}
+
 impl Journal {
     /// Opens the journal in `folder`, or starts one; without a folder, one that ends with the process.
     ///
@@ -48,17 +60,29 @@ impl Journal {
         out: Option<&Path>,
         durability: Durability,
     ) -> Result<Self, BatchError> {
-        let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
-        if let (Some(out), Some(folder)) = (out, folder)
-            && !folder.join("log.db").exists()
-            && out.metadata().is_ok_and(|facts| facts.len() > 0)
-        {
-            return Err(BatchError::OutWithoutJournal { out: out.display().to_string(), journal: name });
-        }
+        check_out(folder, out)?;
         let state = match folder {
             Some(folder) => State::to_write(folder, durability)?,
             None => State::in_memory(),
         };
+        Self::of(state, folder).await
+    }
+
+    /// Looks at the journal in `folder` without changing anything; if there is none, it is empty.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn peek(folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
+        check_out(folder, out)?;
+        let state = match folder {
+            Some(folder) if folder.join("log.db").exists() => State::to_read(folder)?,
+            Some(_) | None => State::in_memory(),
+        };
+        Self::of(state, folder).await
+    }
+
+    async fn of(state: State, folder: Option<&Path>) -> Result<Self, BatchError> {
+        let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
         let (batch, is_new) = match batches.as_slice() {

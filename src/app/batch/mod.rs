@@ -6,19 +6,19 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::domain::{
-    batch::{Misfit, RetryFailed, StaleLines},
-    id::RunId,
+    batch::{Halt, Misfit, RetryFailed, StaleLines},
     outcome::Outcome,
     usage::Usage,
 };
 
 mod drive;
 mod journal;
+mod line;
 mod results;
 
 pub use drive::{Batch, Stop, Stopper};
 pub use journal::{Journal, beside};
-pub use results::{ResultLine, Results};
+pub use line::ResultLine;
 
 /// How a batch is run.
 #[derive(Clone, Debug)]
@@ -45,52 +45,11 @@ pub struct Options {
     pub drain: Duration,
 }
 
-/// When to give up on a batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Halt {
-    /// What becomes of the runs that are live.
-    pub how: HaltHow,
-    /// How many failures are too many.
-    pub after: HaltAfter,
-}
-
-/// See [`Halt`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HaltHow {
-    /// They go on to their end; no new one starts.
-    Soon,
-    /// They are interrupted, and go on when the batch is run again.
-    Now,
-}
-
-/// See [`Halt`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HaltAfter {
-    /// This many tasks that are not done.
-    Count(usize),
-    /// This share of all chosen tasks, in percent.
-    Percent(f64),
-}
-
-impl Halt {
-    /// Whether `failed` of `total` tasks are too many.
-    #[expect(clippy::cast_precision_loss, reason = "a share of tasks needs no more digits than a float has")]
-    pub fn is_due(&self, failed: usize, total: usize) -> bool {
-        failed > 0
-            && match self.after {
-                HaltAfter::Count(limit) => failed >= limit,
-                HaltAfter::Percent(limit) => failed as f64 * 100.0 >= limit * total as f64,
-            }
-    }
-}
-
 /// What happens in a batch, for whoever shows it.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A task got its run.
-    Submitted(RunId),
     /// A run ended, and another attempt at its task will follow after this long.
-    Retrying(Outcome, Duration),
+    Retrying(Outcome, Usage, Duration),
     /// A task is settled.
     Settled(Outcome, Usage),
     /// No new task starts any more.
@@ -132,11 +91,4 @@ pub enum BatchError {
     Store(#[from] crate::store::StoreError),
     #[error("{out}: cannot be written: {source}")]
     Out { out: String, source: std::io::Error },
-}
-
-impl BatchError {
-    /// Whether the journal is at fault, and not the input or the machine.
-    pub const fn is_misfit(&self) -> bool {
-        matches!(self, Self::Misfit { .. } | Self::OtherBatch { .. } | Self::OutWithoutJournal { .. })
-    }
 }

@@ -8,102 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
-
 use super::BatchError;
-use crate::domain::{event::RunEnd, id::RunId, task::TaskSpec, usage::Usage};
-
-/// One line of the results. The names are a public format.
-#[derive(Debug, Serialize)]
-pub struct ResultLine<'a> {
-    /// The task's id.
-    pub id: &'a str,
-    /// The run that was its latest attempt.
-    pub run: RunId,
-    /// Which attempt that was; the first is 1.
-    pub attempt: u32,
-    /// How it ended.
-    pub outcome: &'static str,
-    /// More exactly.
-    pub detail: Option<&'static str>,
-    /// What the model said last.
-    pub text: &'a str,
-    /// Turns taken.
-    pub turns: u32,
-    /// Calls answered.
-    pub calls: u32,
-    /// Tokens.
-    pub usage: UsageLine,
-    /// What it cost, in US dollars, where the price is known.
-    pub cost_usd: Option<f64>,
-    /// From submission to start.
-    pub queued_ms: u64,
-    /// From start to end.
-    pub duration_ms: u64,
-    /// In which a request or a tool of it was at work.
-    pub active_ms: u64,
-    /// What went wrong, in words.
-    pub error: Option<&'a str>,
-    /// The model asked.
-    pub model: &'a str,
-    /// As the task had them.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: &'a BTreeMap<String, String>,
-    /// As the task had it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub meta: Option<&'a crate::domain::task::Meta>,
-    /// The conversation, as Chat Completions has it, if it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub messages: Option<serde_json::Value>,
-}
-
-/// Tokens in a result.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct UsageLine {
-    /// Sent, cached ones included.
-    pub input: u64,
-    /// Answered.
-    pub output: u64,
-    /// The part of `input` that the provider had cached.
-    pub cached: u64,
-    /// Whether some of it is an estimate.
-    pub estimated: bool,
-}
-
-impl From<Usage> for UsageLine {
-    fn from(usage: Usage) -> Self {
-        Self { input: usage.input, output: usage.output, cached: usage.cached, estimated: usage.estimated }
-    }
-}
-
-impl<'a> ResultLine<'a> {
-    /// The line of a task by its latest attempt.
-    pub fn of(id: &'a str, run: RunId, attempt: u32, spec: &'a TaskSpec, end: &'a RunEnd) -> Self {
-        Self {
-            id,
-            run,
-            attempt,
-            outcome: end.outcome.as_str(),
-            detail: end.outcome.detail(),
-            text: &end.text,
-            turns: end.turns,
-            calls: end.calls,
-            usage: end.usage.into(),
-            cost_usd: end.usage.cost.map(crate::domain::usage::NanoUsd::usd),
-            queued_ms: end.queued_us / 1_000,
-            duration_ms: end.duration_us / 1_000,
-            active_ms: end.active_us / 1_000,
-            error: end.error.as_deref(),
-            model: &spec.model,
-            labels: &spec.labels,
-            meta: spec.meta.as_ref(),
-            messages: None,
-        }
-    }
-}
 
 /// Where result lines go.
-pub struct Results {
+pub(super) struct Results {
     to: To,
     /// With `keep_order`: lines that wait for those before them, by the task's place.
     early: Option<BTreeMap<usize, Vec<u8>>>,
@@ -124,7 +32,7 @@ enum To {
 
 impl Results {
     /// To the standard output.
-    pub fn to_stdout() -> Self {
+    pub(super) fn to_stdout() -> Self {
         Self { to: To::Stdout, early: None, next: 0, order: Arc::default() }
     }
 
@@ -132,7 +40,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
+    pub(super) fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
         let failed = |source| BatchError::Out { out: path.display().to_string(), source };
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
@@ -150,7 +58,7 @@ impl Results {
 
     /// Keeps the order of `places` from now on: a line waits for those before it.
     #[must_use]
-    pub fn in_order(self, places: Arc<[usize]>) -> Self {
+    pub(super) fn in_order(self, places: Arc<[usize]>) -> Self {
         Self { early: Some(BTreeMap::new()), order: places, ..self }
     }
 
@@ -158,7 +66,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written. A standard output that nobody reads any more is no error: the journal has it all.
-    pub fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
+    pub(super) fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
         let Some(early) = &mut self.early else { return self.to.write(&line) };
         early.insert(place, line);
         while let Some(line) = self.order.get(self.next).and_then(|place| early.remove(place)) {
@@ -172,7 +80,7 @@ impl Results {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub fn finish(mut self) -> Result<(), BatchError> {
+    pub(super) fn finish(mut self) -> Result<(), BatchError> {
         for place in self.order.iter().skip(self.next) {
             if let Some(line) = self.early.as_mut().and_then(|early| early.remove(place)) {
                 self.to.write(&line)?;
@@ -200,12 +108,4 @@ impl To {
             written => written.map_err(|source| BatchError::Out { out, source }),
         }
     }
-}
-
-/// Encodes a line, its line end included.
-pub(super) fn encode(line: &ResultLine<'_>) -> Vec<u8> {
-    // Every field has a JSON form; the fallback only keeps this total.
-    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes
 }

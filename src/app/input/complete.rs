@@ -9,7 +9,7 @@ use std::{
 
 use super::Rules;
 use crate::domain::{
-    batch::{LineError, ScriptSource, TaskLine, repair_surrogates},
+    batch::{LineError, ScriptSource, TaskLine},
     script::Script,
     task::{Params, TaskSpec},
 };
@@ -133,6 +133,31 @@ impl<'a> Completer<'a> {
     }
 }
 
+/// One task that is given on the command line, completed as a line of an input would be.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn single(task: &str, script: Option<&Path>, rules: Rules<'_>) -> Result<TaskSpec, SingleError> {
+    let script = match script {
+        Some(path) => Some(ScriptSource::Inline(read_script(path).map_err(SingleError)?)),
+        None => None,
+    };
+    if task.trim().is_empty() {
+        return Err(SingleError("the task is empty; say what to do".to_owned()));
+    }
+    let line = TaskLine { script, ..TaskLine::of("run", task) };
+    let spec = Completer::new(rules, Path::new(".")).complete(line).map_err(|faults| {
+        let said = faults.first().map(|(Fault::Line(mistake) | Fault::Default(mistake))| mistake.to_string());
+        SingleError(said.unwrap_or_default())
+    })?;
+    Ok(TaskSpec { task_id: None, ..spec })
+}
+
+/// Why a task of the command line is refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SingleError(String);
+
 /// Reads the replies of a scripted model from a file.
 ///
 /// # Errors
@@ -140,7 +165,7 @@ impl<'a> Completer<'a> {
 pub fn read_script(path: &Path) -> Result<Script, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    serde_json::from_str(&repair_surrogates(&text)).map_err(|error| {
+    serde_json::from_str(&crate::domain::text::repair_surrogates(&text)).map_err(|error| {
         let what = error.to_string();
         let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what).replace('`', "'");
         let (line, column) = (error.line(), error.column());

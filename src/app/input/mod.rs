@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     config::Defaults,
     domain::{
-        batch::{LineError, TaskLine, canonical, repair_surrogates},
+        batch::{LineError, TaskLine, canonical},
         task::TaskSpec,
     },
 };
@@ -28,7 +28,7 @@ mod select;
 mod tests;
 
 use complete::{Completer, Fault};
-pub use complete::{SCRIPTED, folder, read_script};
+pub use complete::{SCRIPTED, SingleError, folder, read_script, single};
 pub use select::{Selection, repeated};
 
 /// Mistakes that are told; the rest is counted.
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         if text.is_empty() {
             return;
         }
-        let text = repair_surrogates(text);
+        let text = crate::domain::text::repair_surrogates(text);
         match TaskLine::parse(&text, number) {
             Ok(line) => self.task(number, &text, line),
             Err(mistakes) => mistakes.iter().for_each(|mistake| self.refuse(number, mistake)),

@@ -87,6 +87,25 @@ const UNSUPPORTED: &[&str] = &["skills"];
 const LONGEST_ID: usize = 200;
 
 impl TaskLine {
+    /// A line that says nothing but what is to be done.
+    pub fn of(id: &str, task: &str) -> Self {
+        Self {
+            id: id.into(),
+            task: task.into(),
+            model: None,
+            system: None,
+            workspace: None,
+            tools: None,
+            limits: Limits::default(),
+            facts: BTreeMap::new(),
+            priority: None,
+            labels: BTreeMap::new(),
+            meta: None,
+            params: None,
+            script: None,
+        }
+    }
+
     /// Reads the line with this number.
     ///
     /// # Errors

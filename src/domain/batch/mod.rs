@@ -8,7 +8,7 @@ mod line;
 mod reconcile;
 mod retry;
 
-pub use canonical::{canonical, repair_surrogates};
+pub use canonical::canonical;
 pub use halt::{Halt, HaltAfter, HaltHow};
 pub use line::{LineError, ScriptSource, TaskLine};
 pub use reconcile::{
