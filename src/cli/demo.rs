@@ -55,10 +55,10 @@ pub(crate) async fn main(args: DemoArgs, context: Context) -> anyhow::Result<Exi
     lay_out(&args.dir)?;
     let dir = args.dir.display();
     say(&format!("{} files are in {dir}; now: {}", FILES.len(), command(&args.dir).join(" ")));
-    let exit = match Cli::try_parse_from(command(&args.dir))?.command {
-        Command::Batch(batch) => super::batch::main(*batch, context).await?,
-        _ => Exit::Usage,
+    let Command::Batch(batch) = Cli::try_parse_from(command(&args.dir))?.command else {
+        anyhow::bail!("the demo is no batch");
     };
+    let exit = super::batch::main(*batch, context).await?;
     say(&format!(
         "results are in {dir}/results.jsonl, the journal beside it; the same command again has nothing to do"
     ));

@@ -251,9 +251,7 @@ mod tests {
     fn a_line_tells_outcomes_queue_use_rate_and_what_is_left() {
         let mut progress = Progress::new(50);
         progress.settled(Outcome::Done);
-        for _ in 0..12 {
-            progress.started();
-        }
+        progress.set_running(11);
         progress.used(Usage {
             input: 1_234_567,
             output: 34_000,
@@ -262,7 +260,6 @@ mod tests {
         });
         progress.ended(Outcome::Done, at(10));
         progress.ended(Outcome::Budget(Limit::Turns), at(20));
-        progress.will_retry();
         assert_eq!(
             progress.line(at(30)),
             "30s 3/50: 2 done, 1 budget, 9 running, 38 queued, 1.2M tokens in, 34k out, $0.43, 4.0/min, 11m45s left"

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use herder::{
     domain::{
-        call::{Arguments, ToolCall, ToolResult},
+        call::{Arguments, ToolCall, ToolResult, ToolSpec},
         id::CallId,
         message::{Message, Reply},
         outcome::Stop,
