@@ -16,6 +16,10 @@ use herder::model::{
 };
 use support::{Log, run_all, script, supervisor};
 
+/// As the `herder` program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Args {
     base_url: String,
     n: usize,
