@@ -14,7 +14,10 @@ use super::{
     launcher::{Launcher, Program},
     workspace::Workspace,
 };
-use crate::domain::call::{Access, EffectClass, Mode, Scope, ToolSpec};
+use crate::domain::{
+    call::{Access, EffectClass, Mode, Scope, ToolSpec},
+    id::RunId,
+};
 
 /// A tool as the configuration defines it.
 #[derive(Clone, Debug)]
@@ -114,6 +117,10 @@ impl Tool for CommandTool {
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         let work = Box::pin(async move { self.run(&context, &arguments).await });
         Box::pin(std::future::ready(Started::Ready { change: None, work }))
+    }
+
+    fn forget(&self, run: RunId) {
+        self.launcher.forget(run);
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
     scratch::Scratch,
     workspace::Told,
 };
-use crate::domain::{call::Failure, id::CallId};
+use crate::domain::{
+    call::Failure,
+    id::{CallId, RunId},
+};
 
 mod ending;
 
@@ -62,6 +65,19 @@ impl From<LaunchError> for Output {
 }
 
 impl Launcher {
+    /// Removes what a run that has ended leaves in its temporary folder.
+    pub(super) fn forget(&self, run: RunId) {
+        if !self.scratch.has(run) {
+            return;
+        }
+        let scratch = self.scratch.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = scratch.remove(run) {
+                tracing::warn!(run.id = %run, %error, "temporary folder of a run could not be removed");
+            }
+        });
+    }
+
     /// Runs a program to its end in the call's workspace.
     pub(super) async fn run(&self, context: &CallContext, program: Program) -> Result<Output, LaunchError> {
         if context.cancel.is_cancelled() {

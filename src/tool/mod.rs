@@ -46,6 +46,9 @@ pub trait Tool: Send + Sync + 'static {
     /// Begins the call; the locks of `context.access` are held until what this returns has ended. Nothing may be
     /// changed before [`Started::Ready`]'s work runs: by then the log says what is about to happen.
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started>;
+
+    /// The run has ended: what the tool keeps for it can go. Called within the runtime; must not block.
+    fn forget(&self, _run: RunId) {}
 }
 
 /// What a call may know and use.

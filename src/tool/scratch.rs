@@ -4,27 +4,33 @@
 //! removes them. All of it blocks.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, DirBuilder, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::domain::id::RunId;
 
 const PRIVATE: u32 = 0o700;
 
-/// The folder that holds the temporary folders.
+/// The folder that holds the temporary folders; it is there while one of them is.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     root: PathBuf,
+    /// Held while folders are made or removed, so that the root is not removed under one that is being made.
+    busy: Arc<Mutex<()>>,
+    /// Runs that have a folder.
+    made: Arc<Mutex<BTreeSet<RunId>>>,
 }
 
 impl Scratch {
     /// The folder at `root` is made when it is needed.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { root: std::path::absolute(&root).unwrap_or(root) }
+        Self { root: std::path::absolute(&root).unwrap_or(root), busy: Arc::default(), made: Arc::default() }
     }
 
     /// The run's folder, which there is from now on.
@@ -32,16 +38,24 @@ impl Scratch {
     /// # Errors
     /// It cannot be made, or something else is in its place.
     pub fn for_run(&self, run: RunId) -> io::Result<PathBuf> {
+        let _alone = locked(&self.busy);
         DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root)?;
         let folder = self.folder(run);
-        match DirBuilder::new().mode(PRIVATE).create(&folder) {
+        let folder = match DirBuilder::new().mode(PRIVATE).create(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let is_folder = fs::symlink_metadata(&folder)?.is_dir();
                 if is_folder { Ok(folder) } else { Err(error) }
             }
             Err(error) => Err(error),
             Ok(()) => Ok(folder),
-        }
+        }?;
+        locked(&self.made).insert(run);
+        Ok(folder)
+    }
+
+    /// Whether the run has a folder. Does not block.
+    pub fn has(&self, run: RunId) -> bool {
+        locked(&self.made).contains(&run)
     }
 
     /// Removes the run's folder, if there is one, and all that is in it.
@@ -49,6 +63,8 @@ impl Scratch {
     /// # Errors
     /// Something in it cannot be removed.
     pub fn remove(&self, run: RunId) -> io::Result<()> {
+        let _alone = locked(&self.busy);
+        locked(&self.made).remove(&run);
         let folder = self.folder(run);
         let removed = match fs::remove_dir_all(&folder) {
             // Package managers write-protect the folders of their caches.
@@ -58,6 +74,8 @@ impl Scratch {
             }
             removed => removed,
         };
+        // Only if it is empty; it is made again when it is needed.
+        let _kept = fs::remove_dir(&self.root);
         match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
@@ -67,6 +85,11 @@ impl Scratch {
     fn folder(&self, run: RunId) -> PathBuf {
         self.root.join(run.to_string())
     }
+}
+
+/// Nothing that is done under these locks can leave what they guard half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unprotect(folder: &Path) -> io::Result<()> {
@@ -97,8 +120,9 @@ mod tests {
         fs::write(folder.join("kept"), "1").unwrap();
         assert_eq!(scratch.for_run(RUN).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("kept")).unwrap(), "1");
+        assert!(scratch.has(RUN));
         scratch.remove(RUN).unwrap();
-        assert!(!folder.exists());
+        assert!(!scratch.has(RUN) && !place.path().join("tmp").exists());
         scratch.remove(RUN).unwrap();
     }
 

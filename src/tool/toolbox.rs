@@ -6,7 +6,10 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::Tool;
-use crate::domain::call::{Failure, ToolSpec};
+use crate::domain::{
+    call::{Failure, ToolSpec},
+    id::RunId,
+};
 
 /// Every tool that a run may be given.
 #[derive(Default)]
@@ -68,6 +71,11 @@ impl Toolbox {
         self.tools.get(name).map(|entry| &entry.tool)
     }
 
+    /// Tells every tool that a run has ended.
+    pub fn forget(&self, run: RunId) {
+        self.tools.values().for_each(|entry| entry.tool.forget(run));
+    }
+
     /// Finds the tool that a call names and checks the arguments against its schema.
     ///
     /// # Errors
@@ -94,7 +102,7 @@ impl Toolbox {
         for fault in validator.iter_errors(arguments).take(FAULTS_SHOWN) {
             let path = fault.instance_path().to_string();
             let at = if path.is_empty() { "arguments".to_owned() } else { path };
-            why.push_str(&format!("\n- {at}: {}", crate::tool::toolbox::short(&fault.to_string())));
+            why.push_str(&format!("\n- {at}: {}", short(&fault.to_string())));
         }
         Err((Failure::InvalidArguments, why))
     }

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::{parse, spec};
 use crate::{
-    domain::call::{Access, EffectClass, Failure, Mode, Scope, ToolSpec},
+    domain::{
+        call::{Access, EffectClass, Failure, Mode, Scope, ToolSpec},
+        id::RunId,
+    },
     tool::{
         CallContext, Output, Started, Tool,
         launcher::{LaunchError, Launcher, Program},
@@ -112,5 +115,9 @@ impl Tool for Bash {
                 Err(why) => Started::Ended(Output::failed(Failure::Failed, why)),
             }
         })
+    }
+
+    fn forget(&self, run: RunId) {
+        self.launcher.forget(run);
     }
 }
