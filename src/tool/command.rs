@@ -14,7 +14,10 @@ use super::{
     launcher::{Launcher, Program},
     workspace::Workspace,
 };
-use crate::domain::call::{Access, EffectClass, Mode, Scope, ToolSpec};
+use crate::domain::{
+    batch::canonical,
+    call::{Access, EffectClass, Mode, Scope, ToolSpec},
+};
 
 /// A tool as the configuration defines it.
 #[derive(Clone, Debug)]
@@ -114,23 +117,5 @@ impl Tool for CommandTool {
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         let work = Box::pin(async move { self.run(&context, &arguments).await });
         Box::pin(std::future::ready(Started::Ready { change: None, work }))
-    }
-}
-
-/// One text for all spellings of one value: no white space, names sorted.
-fn canonical(value: &Value) -> String {
-    let mut value = value.clone();
-    value.sort_all_objects();
-    value.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spelling_makes_no_difference_to_the_canonical_text() {
-        let text = |text: &str| canonical(&serde_json::from_str(text).unwrap());
-        assert_eq!(text(r#"{ "b": [ {"d":1, "c":2} ], "a":"\u00e9" }"#), r#"{"a":"é","b":[{"c":2,"d":1}]}"#);
     }
 }
