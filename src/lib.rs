@@ -47,7 +47,7 @@
 //!   [`domain::schedule`], no two jobs that conflict run at once, those that do keep the order of arrival, and an unrelated
 //!   one waits for a permit at most; in [`domain::message`], every request is a valid conversation, each call
 //!   answered once, in the next message.
-//! - [`clock`]: durations are measured on a clock that never goes back, whatever the wall clock does.
+//! - [`clock`]: the time that facts are stamped with comes from here alone, so a test can hold it still.
 //! - [`config`]: every value in force has one source, and an error names its place; secrets are not shown.
 //! - [`telemetry`]: a metric's labels come from closed sets, never from an id, a path or a text.
 //! - [`store`]: a run's events are numbered without a gap, and tickets become durable in the order they were handed out,
@@ -67,8 +67,8 @@
 //! - An answer that was cut at its length limit, or declined, is `blocked` and not `done`, its text kept.
 //! - Layers of configuration are merged here, over the spanned tables of the `toml` crate: the crates that merge layers
 //!   keep no line numbers, and a mistake must be told with its line.
-//! - Server-sent events are decoded here: an event's size is bounded, and a body that ends in the middle of one is
-//!   a fault, where a general decoder is silent.
+//! - Server-sent events are decoded here: an event's size is bounded, and a last event that lacks its blank line still
+//!   counts, as some servers end.
 //! - A key in the configuration and a key in a provider are two types, `Secret` in [`config`] and in [`model`]: the two
 //!   stand on floors that share nothing above `domain`, which has no secrets to keep.
 //! - Each command is guarded by this same program, started again. A guard that is a child subreaper sees every
