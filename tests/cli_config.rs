@@ -103,7 +103,7 @@ fn the_demo_is_laid_out_once() {
     let folder = folder();
     let made = herder(folder.path(), &[], &["demo", "try"]);
     assert_eq!(made.code, Some(0));
-    assert!(made.stdout.contains("herder batch try/tasks.jsonl"));
+    assert!(made.stderr.contains("herder batch try/tasks.jsonl"));
     let tasks = std::fs::read_to_string(folder.path().join("try/tasks.jsonl")).expect("read");
     assert_eq!(tasks.lines().count(), 50);
     assert!(folder.path().join("try/workspace/CHANGELOG.md").is_file());

@@ -35,6 +35,13 @@ pub enum StateError {
     Log(#[from] OpenError),
 }
 
+impl StateError {
+    /// Whether a later version of herder wrote what is to be opened.
+    pub const fn is_newer(&self) -> bool {
+        matches!(self, Self::Folder(FolderError::Newer { .. }) | Self::Log(OpenError::Newer { .. }))
+    }
+}
+
 /// How long a reader waits for a writer in its way.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 

@@ -11,7 +11,6 @@ use crate::{
         tools::ToolsError,
     },
     config::ConfigError,
-    store::{folder::FolderError, sqlite::OpenError},
     telemetry::{log::LogError, prometheus::MetricsError},
 };
 
@@ -83,12 +82,7 @@ impl Exit {
     }
 
     const fn of_state(error: &StateError) -> Self {
-        match error {
-            StateError::Folder(FolderError::Newer { .. }) | StateError::Log(OpenError::Newer { .. }) => {
-                Self::Version
-            }
-            StateError::Folder(_) | StateError::Log(_) => Self::Usage,
-        }
+        if error.is_newer() { Self::Version } else { Self::Usage }
     }
 }
 

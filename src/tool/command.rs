@@ -15,6 +15,7 @@ use super::{
     workspace::Workspace,
 };
 use crate::domain::{
+    batch::canonical,
     call::{Access, EffectClass, Mode, Scope, ToolSpec},
     id::RunId,
 };
@@ -121,23 +122,5 @@ impl Tool for CommandTool {
 
     fn forget(&self, run: RunId) {
         self.launcher.forget(run);
-    }
-}
-
-/// One text for all spellings of one value: no white space, names sorted.
-fn canonical(value: &Value) -> String {
-    let mut value = value.clone();
-    value.sort_all_objects();
-    value.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spelling_makes_no_difference_to_the_canonical_text() {
-        let text = |text: &str| canonical(&serde_json::from_str(text).unwrap());
-        assert_eq!(text(r#"{ "b": [ {"d":1, "c":2} ], "a":"\u00e9" }"#), r#"{"a":"é","b":[{"c":2,"d":1}]}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! One name for a list of texts, the same on every machine and in every version.
+//! Hashes as text: of a list of texts, the same on every machine and in every version, and of whatever was hashed.
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +9,13 @@ pub(super) fn digest(texts: &[&str]) -> String {
         digest.update((text.len() as u64).to_be_bytes());
         digest.update(text);
     }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.finalize())
+}
+
+/// Two digits a byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }
 
 #[cfg(test)]

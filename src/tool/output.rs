@@ -15,9 +15,14 @@ pub struct Limits {
     pub line_chars: usize,
 }
 
+impl Limits {
+    /// What a model can read at once without losing sight of the rest.
+    pub const DEFAULT: Self = Self { lines: 2_000, bytes: 50 << 10, line_chars: 2_000 };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { lines: 2_000, bytes: 50 * 1024, line_chars: 2_000 }
+        Self::DEFAULT
     }
 }
 

@@ -255,6 +255,8 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn no_bytes_whatever_do_harm(noise in proptest::collection::vec(0_u8..=255, 0..64), at in 0..STREAM.len()) {
             let mut bytes = STREAM.as_bytes().to_vec();

@@ -1,3 +1,5 @@
+//! What is shown of long text, and what is said of the rest.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -96,6 +98,8 @@ fn memory_stays_within_the_limit_whatever_comes() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn how_a_stream_is_chunked_changes_nothing(bytes in stream(), size in 1usize..80) {
         prop_assert_eq!(collect(&bytes, size, SMALL), collect(&bytes, bytes.len().max(1), SMALL));

@@ -24,6 +24,7 @@ use super::{
 };
 
 pub use super::temp::sweep_beside;
+use crate::tool::digest::hex;
 
 /// The largest file that is replaced; it is held in memory before and after.
 const MAX_BYTES: u64 = 32 << 20;
@@ -229,11 +230,6 @@ pub(super) fn digest(file: &mut impl Read) -> io::Result<String> {
 
 fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }
 
 /// A rename needs no right to the file itself, so a file's write protection has to be asked for.

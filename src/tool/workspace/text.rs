@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::tool::output::Limits;
+
 /// Lines in a result.
-pub(super) const MAX_LINES: usize = 2_000;
+pub(super) const MAX_LINES: usize = Limits::DEFAULT.lines;
 /// Bytes in a result.
-pub(super) const MAX_BYTES: usize = 50 << 10;
+pub(super) const MAX_BYTES: usize = Limits::DEFAULT.bytes;
 /// Characters of a line.
-pub(super) const MAX_LINE_CHARS: usize = 2_000;
+pub(super) const MAX_LINE_CHARS: usize = Limits::DEFAULT.line_chars;
 
 /// The first `max` characters of `text`, and whether that left something out.
 pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {

@@ -1,3 +1,5 @@
+//! What is held of a command's output, what is written, and to whom it can be read.
+
 use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
