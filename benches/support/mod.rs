@@ -94,6 +94,7 @@ pub(crate) async fn supervisor(
         wire_name: "mock".into(),
         provider,
         context_tokens: Some(128_000),
+        price: None,
         max_output_tokens: None,
     });
     let mut toolbox = Toolbox::default();

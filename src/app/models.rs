@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     config::{self, Config, ConfigError, Provider},
+    domain::usage::{NanoUsd, Price},
     model::{
         Model, ModelProvider, Models, Secret,
         http::{self, SetupError},
@@ -50,10 +51,23 @@ pub fn models<'a>(config: &Config, names: impl IntoIterator<Item = &'a str>) -> 
             wire_name: model.model.as_str().into(),
             provider,
             context_tokens: model.context_window.map(u64::from),
+            price: price(model.price),
             max_output_tokens: model.max_output_tokens,
         });
     }
     Ok(models)
+}
+
+fn price(price: config::Price) -> Option<Price> {
+    match price {
+        config::Price::Unknown => None,
+        config::Price::Free => Some(Price::default()),
+        config::Price::PerMtok { input, output, cached } => Some(Price {
+            input: NanoUsd::from_usd(input),
+            cached: NanoUsd::from_usd(cached),
+            output: NanoUsd::from_usd(output),
+        }),
+    }
 }
 
 fn settings(model: &config::Model) -> Settings {

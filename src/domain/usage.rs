@@ -15,6 +15,12 @@ impl NanoUsd {
         Self(nano)
     }
 
+    /// Dollars as a person writes them, rounded to a billionth; what is no amount is nothing.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is clamped as it is cast")]
+    pub fn from_usd(usd: f64) -> Self {
+        Self((usd * 1e9).round() as u64)
+    }
+
     /// Billionths of a dollar.
     pub const fn get(self) -> u64 {
         self.0
@@ -80,6 +86,28 @@ pub fn estimated_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes / 4).unwrap_or(u64::MAX)
 }
 
+/// What a model costs. Whole billionths of a dollar for a million tokens: finer than any price list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price {
+    /// Tokens sent that the provider had not cached.
+    pub input: NanoUsd,
+    /// Tokens sent that it had.
+    pub cached: NanoUsd,
+    /// Tokens answered.
+    pub output: NanoUsd,
+}
+
+impl Price {
+    /// What this much costs, rounded up.
+    pub fn of(&self, usage: &Usage) -> NanoUsd {
+        const MILLION: u128 = 1_000_000;
+        let part = |tokens: u64, price: NanoUsd| u128::from(tokens) * u128::from(price.0);
+        let fresh = usage.input.saturating_sub(usage.cached);
+        let cost = part(fresh, self.input) + part(usage.cached, self.cached) + part(usage.output, self.output);
+        NanoUsd(u64::try_from(cost.div_ceil(MILLION)).unwrap_or(u64::MAX))
+    }
+}
+
 /// How much a run may use up. An absent limit does not limit; a reached one ends the run as `budget`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -138,5 +166,20 @@ impl Limits {
     /// The active time allowed.
     pub fn active_time(&self) -> Option<Duration> {
         self.active_time_s.map(Duration::from_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_tokens_cost_their_own_price_and_a_fraction_is_rounded_up() {
+        let usd = NanoUsd::from_usd;
+        let price = Price { input: usd(2.5), cached: usd(0.25), output: usd(10.0) };
+        let usage = Usage { input: 1_000_000, cached: 400_000, output: 200_000, ..Usage::default() };
+        assert_eq!(price.of(&usage), usd(1.5 + 0.1 + 2.0));
+        let price = Price { input: usd(0.0001), ..Price::default() };
+        assert_eq!(price.of(&Usage { input: 1, ..Usage::default() }), NanoUsd::new(1));
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::ModelProvider;
+use crate::domain::usage::Price;
 
 /// Every model that a run may ask.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub struct Model {
     pub provider: Arc<dyn ModelProvider>,
     /// Tokens that a request and its answer may have together, where that is known.
     pub context_tokens: Option<u64>,
+    /// What it costs, where that is known.
+    pub price: Option<Price>,
     /// Tokens that an answer may have, where that is known.
     pub max_output_tokens: Option<u32>,
 }
