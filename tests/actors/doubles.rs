@@ -203,7 +203,9 @@ pub(crate) struct TroubledStore {
 }
 
 impl TroubledStore {
-    pub(crate) fn new(judge: impl Fn(RunId, usize, &[Fact]) -> Option<Trouble> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        judge: impl Fn(RunId, usize, &[Fact]) -> Option<Trouble> + Send + Sync + 'static,
+    ) -> Self {
         Self { inner: MemoryStore::default(), appends: Mutex::default(), judge: Box::new(judge) }
     }
 

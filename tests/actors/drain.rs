@@ -86,7 +86,8 @@ async fn a_run_that_does_not_end_its_turn_in_time_is_interrupted_and_goes_on_lat
     let stage = plan().start().await;
     let script = json!([calls(&[("a", "slow", json!({}))]), { "text": "done", "delay_ms": 10 }]);
     let asleep = stage.run(&json!([{ "fault": { "status": 503, "retry_after_s": 50 } }, says("done")]));
-    let (submitted, waits) = (stage.run(&script), stage.run(&json!([{ "text": "done", "delay_ms": 60_000 }])));
+    let (submitted, waits) =
+        (stage.run(&script), stage.run(&json!([{ "text": "done", "delay_ms": 60_000 }])));
     let runs = [submitted.run, waits.run, asleep.run];
     stage.until(runs[0], "call_started", 1).await;
     stage.until(runs[2], "model_retry", 1).await;
@@ -110,7 +111,11 @@ async fn a_run_that_does_not_end_its_turn_in_time_is_interrupted_and_goes_on_lat
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_when_herder_stops_is_made_after_the_next_start() {
     let (alone, count) = counting("alone", EffectClass::Outside);
-    let plan = |alone: Double| Plan::paused().tool(Double::heeding("hold").on("file", Mode::Exclusive)).tool(alone.on("file", Mode::Exclusive));
+    let plan = |alone: Double| {
+        Plan::paused()
+            .tool(Double::heeding("hold").on("file", Mode::Exclusive))
+            .tool(alone.on("file", Mode::Exclusive))
+    };
     let stage = plan(alone).start().await;
     let holds = stage.run(&json!([calls(&[("a", "hold", json!({}))]), says("done")]));
     stage.until(holds.run, "call_started", 1).await;
@@ -143,7 +148,13 @@ async fn runs_that_wait_for_a_slot_when_herder_stops_are_left_as_they_are() {
 }
 
 /// A log that ends when a call had started: as if herder had been killed then.
-async fn killed_in(stage: &Stage, tool: &str, arguments: Value, effect: EffectClass, change: Option<FileChange>) -> RunId {
+async fn killed_in(
+    stage: &Stage,
+    tool: &str,
+    arguments: Value,
+    effect: EffectClass,
+    change: Option<FileChange>,
+) -> RunId {
     let script = json!([calls(&[("a", tool, arguments.clone())]), says("done")]);
     let judgement = Judgement::Judged {
         verdict: Verdict::Allow,
@@ -196,11 +207,9 @@ fn hash(text: &str) -> String {
 #[tokio::test]
 async fn an_edit_that_had_started_is_settled_by_what_the_file_holds() {
     let edit = json!({ "path": "a.txt", "old_text": "one", "new_text": "two" });
-    for (now, after, ok) in [
-        ("one\n", "two\n", true),
-        ("two\n", "two\n", true),
-        ("three\n", "three\n", false),
-    ] {
+    for (now, after, ok) in
+        [("one\n", "two\n", true), ("two\n", "two\n", true), ("three\n", "three\n", false)]
+    {
         let stage = Plan::default().start().await;
         stage.write("ws", "a.txt", now);
         let path = fs::canonicalize(stage.path("ws", "a.txt")).unwrap();

@@ -39,7 +39,8 @@ async fn two_hundred_runs_work_with_tools_at_once_and_every_request_is_valid() {
     let mut brain = Brain::default();
     for n in 0..200 {
         let one = |tool: &str, arguments: Value| (tool.to_owned(), arguments);
-        let edit = json!({ "path": "notes.txt", "old_text": "# here\n", "new_text": format!("# here\n{n}\n") });
+        let edit =
+            json!({ "path": "notes.txt", "old_text": "# here\n", "new_text": format!("# here\n{n}\n") });
         let bash = json!({ "command": format!("echo {n} > own-{n}.txt") });
         let read = json!({ "path": "notes.txt" });
         let turns = vec![

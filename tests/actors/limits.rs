@@ -151,7 +151,10 @@ async fn a_request_that_takes_too_long_is_a_fault_however_much_comes() {
 }
 
 /// The names of the runs, in the order in which they started.
-async fn order_of_starts(stage: &Stage, runs: Vec<(&str, herder::actor::supervisor::Submitted)>) -> Vec<String> {
+async fn order_of_starts(
+    stage: &Stage,
+    runs: Vec<(&str, herder::actor::supervisor::Submitted)>,
+) -> Vec<String> {
     let mut starts = Vec::new();
     for (name, submitted) in runs {
         let run = submitted.run;
@@ -167,7 +170,8 @@ async fn order_of_starts(stage: &Stage, runs: Vec<(&str, herder::actor::supervis
 #[tokio::test(start_paused = true)]
 async fn the_next_slot_goes_by_priority_then_fairly_between_batches_then_by_arrival() {
     let gate = Gate::closed();
-    let plan = Plan::paused().tool(Double::gated("gate", &gate)).settings(|settings| settings.max_live_runs = 1);
+    let plan =
+        Plan::paused().tool(Double::gated("gate", &gate)).settings(|settings| settings.max_live_runs = 1);
     let stage = plan.start().await;
     let first = stage.run(&asks("gate"));
     gate.until_inside(1).await;

@@ -62,8 +62,11 @@ async fn edits_and_commands_of_400_runs_on_one_workspace_lose_no_line_and_keep_n
         let workspace = format!("other{n}");
         stage.write(&workspace, "notes.txt", "one\n");
         let command = json!({ "command": "echo three >> notes.txt" });
-        let script =
-            json!([calls(&[("a", "edit", edit("one", "two"))]), calls(&[("b", "bash", command)]), says("done")]);
+        let script = json!([
+            calls(&[("a", "edit", edit("one", "two"))]),
+            calls(&[("b", "bash", command)]),
+            says("done")
+        ]);
         others.push((stage.submit(&workspace, &script, &json!({})), workspace));
     }
 
@@ -83,8 +86,10 @@ async fn edits_and_commands_of_400_runs_on_one_workspace_lose_no_line_and_keep_n
 
     let text = stage.text("shared", "notes.txt");
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    let mut expected: Vec<_> =
-        (0..200).flat_map(|n| [format!("edit {n}"), format!("command {n}")]).chain(["# here".to_owned()]).collect();
+    let mut expected: Vec<_> = (0..200)
+        .flat_map(|n| [format!("edit {n}"), format!("command {n}")])
+        .chain(["# here".to_owned()])
+        .collect();
     lines.sort();
     expected.sort();
     assert_eq!(lines, expected);

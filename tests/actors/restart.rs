@@ -41,9 +41,7 @@ fn once(trouble: Trouble, nth: usize) -> TroubledStore {
     of_troubled(move |before, _| (before == nth).then_some(trouble))
 }
 
-fn of_troubled(
-    judge: impl Fn(usize, &[Fact]) -> Option<Trouble> + Send + Sync + 'static,
-) -> TroubledStore {
+fn of_troubled(judge: impl Fn(usize, &[Fact]) -> Option<Trouble> + Send + Sync + 'static) -> TroubledStore {
     let troubled = std::sync::OnceLock::<RunId>::new();
     TroubledStore::new(move |run, before, facts| {
         if let Some(Event::Submitted(spec)) = facts.first().map(|fact| &fact.event)
@@ -205,9 +203,11 @@ async fn calls_of_a_dead_actor_leave_the_queue_and_are_queued_anew() {
     let shares = stage.run(&asks("share"));
     stage.until(shares.run, "decision", 1).await;
     let word = herder::actor::run::say(herder::domain::event::InputKind::Steer, "hello");
+    let since = Instant::now();
     assert!(stage.supervisor.ask(troubled.run, word).await.is_err());
     assert_eq!(stage.outcome(troubled).await, "failed: panic");
     assert_eq!(stage.outcome(shares).await, "done");
+    assert_eq!(since.elapsed(), Duration::ZERO, "the first still holds the file");
     gate.open.add_permits(1);
     assert_eq!(stage.outcome(held).await, "done");
 }

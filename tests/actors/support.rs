@@ -8,10 +8,7 @@ use std::{
 };
 
 use herder::{
-    actor::{
-        Services, Settings, Supervisor,
-        supervisor::Submitted,
-    },
+    actor::{Services, Settings, Supervisor, supervisor::Submitted},
     clock::{Clock, SystemClock},
     config::policies,
     domain::{

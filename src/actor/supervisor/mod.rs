@@ -26,8 +26,8 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
-pub use message::{Admitted, Ended, Load, RootMsg};
 use message::Reply;
+pub use message::{Admitted, Ended, Load, RootMsg};
 use root::Root;
 
 /// The handle of a running supervision tree.

@@ -177,14 +177,7 @@ impl Root {
         Ok(())
     }
 
-    fn ask(
-        &self,
-        me: &ActorRef<RootMsg>,
-        tree: &mut Tree,
-        run: RunId,
-        input: Input,
-        reply: Reply,
-    ) {
+    fn ask(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, input: Input, reply: Reply) {
         if let Some(live) = tree.live.get_mut(&run) {
             if let Input::End(outcome) = input {
                 live.wish.get_or_insert(outcome);

@@ -210,14 +210,7 @@ impl Shard {
         end_without_actor(&self.services, &self.root, run, inputs, asked.map(|(_, reply)| reply));
     }
 
-    fn ask(
-        &self,
-        me: &ActorRef<ShardMsg>,
-        lives: &mut Lives,
-        run: RunId,
-        input: Input,
-        reply: Reply,
-    ) {
+    fn ask(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: RunId, input: Input, reply: Reply) {
         let Some(life) = lives.runs.get_mut(&run) else { return };
         let wish = if let Input::End(outcome) = input { Some(outcome) } else { None };
         life.wish = life.wish.or(wish);
