@@ -61,6 +61,12 @@ impl<T> Admission<T> {
         Some(run)
     }
 
+    /// The first run found that matches, where it waits.
+    pub fn find(&mut self, matches: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let queues = self.levels.values_mut().flat_map(|level| level.queues.values_mut());
+        queues.flatten().find(|run| matches(run))
+    }
+
     /// Takes out the runs that match, in no order that means anything.
     pub fn remove(&mut self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut removed = Vec::new();

@@ -85,6 +85,9 @@ pub enum Started {
     },
 }
 
+/// What a model is told of a tool that panicked.
+pub const PANICKED: &str = "the tool failed in a way that it should not (it panicked)";
+
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use crate::{
     },
     telemetry::metric,
     tool::{
-        CallContext, Output, Started,
+        CallContext, Output, PANICKED, Started,
         workspace::{self, ChangeState},
     },
 };
@@ -34,8 +34,9 @@ use crate::{
 /// How often a call is queued again because what it touches had moved.
 const MOVES: u8 = 3;
 
-/// What a tool that does not heed its time-out or its cancellation is given beyond it, before its work is dropped.
-const BACKSTOP: Duration = Duration::from_secs(15);
+/// How much longer than a run a call is given that heeds neither its time-out nor its cancellation, before its work is
+/// dropped: the supervisor, who gives the run up as stuck, comes first.
+const LEEWAY: Duration = Duration::from_secs(5);
 
 /// Gives the locks back, whatever happens to the task.
 struct Locks {
@@ -70,8 +71,9 @@ pub(super) async fn run(
     let mut locks = Locks { executor, ticket: Some(ticket) };
     let held = Held::begin(&services, &job);
     let cancel = job.cancel.child_token();
-    let reached = until_executor_gone(call(&services, &job, cancel.clone()), &executor_gone, &cancel).await;
-    match reached {
+    let call = AssertUnwindSafe(call(&services, &job, cancel.clone())).catch_unwind();
+    let reached = until_executor_gone(call, &executor_gone, &cancel).await;
+    match reached.unwrap_or_else(|_| Reached::End(Output::failed(Failure::Failed, PANICKED))) {
         Reached::End(output) => {
             let result = held.result(&job, output);
             let (taken, stored) = oneshot::channel();
@@ -117,18 +119,42 @@ enum Reached {
 }
 
 async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reached {
+    let limit = services.settings.tool;
+    let begun = tokio::time::timeout(limit, begin(services, job, cancel.clone()));
+    // Up to here nothing was changed, so there is nothing to wait for.
+    let (change, work) = match cancel.run_until_cancelled(begun).await {
+        Some(_) if cancel.is_cancelled() => return Reached::Nothing,
+        None => return Reached::Nothing,
+        Some(Err(_)) => {
+            return Reached::End(Output::failed(Failure::TimedOut, "the tool did not begin in time"));
+        }
+        Some(Ok(Err(reached))) => return reached,
+        Some(Ok(Ok(ready))) => ready,
+    };
+    if !granted(services, job, change).await {
+        return Reached::Nothing;
+    }
+    Reached::End(within(services, &cancel, work).await)
+}
+
+type Work = BoxFuture<'static, Output>;
+
+/// Gets the call ready; an error is how it ended before it took effect.
+async fn begin(
+    services: &Services,
+    job: &Job,
+    cancel: CancellationToken,
+) -> Result<(Option<FileChange>, Work), Reached> {
     if let Some(change) = &job.doubt {
         match workspace::change_state(change).await {
-            ChangeState::Made => return Reached::End(made_before(change)),
+            ChangeState::Made => return Err(Reached::End(made_before(change))),
             ChangeState::NotMade => {}
-            ChangeState::Unknown => return Reached::End(unknown(change)),
+            ChangeState::Unknown => return Err(Reached::End(unknown(change))),
         }
     }
     let Ok(arguments) = serde_json::from_str(job.call.arguments.as_str()) else {
-        return Reached::End(Output::failed(
-            Failure::InvalidArguments,
-            "the arguments are not a JSON object",
-        ));
+        let why = "the arguments are not a JSON object";
+        return Err(Reached::End(Output::failed(Failure::InvalidArguments, why)));
     };
     let context = CallContext {
         run: job.run,
@@ -136,26 +162,18 @@ async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reac
         call: job.call.id.clone(),
         workspace: job.workspace.clone(),
         access: job.access.clone(),
-        cancel: cancel.clone(),
+        cancel,
         timeout: services.settings.tool,
     };
-    let started = AssertUnwindSafe(job.tool.clone().start(context, arguments)).catch_unwind().await;
-    let (change, work) = match started {
-        Ok(Started::Ready { change, work }) => (change, work),
-        Ok(Started::Ended(output)) => return Reached::End(output),
-        Ok(Started::Moved(access)) if job.moves < MOVES => return Reached::Moved(access),
-        Ok(Started::Moved(_)) => {
-            return Reached::End(Output::failed(
-                Failure::Failed,
-                "what the path names keeps changing; nothing was done",
-            ));
+    match job.tool.clone().start(context, arguments).await {
+        Started::Ready { change, work } => Ok((change, work)),
+        Started::Ended(output) => Err(Reached::End(output)),
+        Started::Moved(access) if job.moves < MOVES => Err(Reached::Moved(access)),
+        Started::Moved(_) => {
+            let why = "what the path names keeps changing; nothing was done";
+            Err(Reached::End(Output::failed(Failure::Failed, why)))
         }
-        Err(_) => return Reached::End(panicked()),
-    };
-    if !granted(services, job, change).await {
-        return Reached::Nothing;
     }
-    Reached::End(within(services.settings.tool, &cancel, work).await)
 }
 
 /// Has the log say that the call is about to take effect. A read need not wait until that is on disk.
@@ -180,12 +198,8 @@ async fn granted(services: &Services, job: &Job, change: Option<FileChange>) -> 
 }
 
 /// Awaits the work, which ends by itself on time-out and cancellation; what does not is dropped.
-async fn within(
-    limit: Duration,
-    cancel: &CancellationToken,
-    work: futures_util::future::BoxFuture<'static, Output>,
-) -> Output {
-    let mut work = AssertUnwindSafe(work).catch_unwind();
+async fn within(services: &Services, cancel: &CancellationToken, mut work: Work) -> Output {
+    let limit = services.settings.tool;
     let patience = async {
         tokio::select! {
             () = tokio::time::sleep(limit) => Failure::TimedOut,
@@ -194,21 +208,17 @@ async fn within(
     };
     let failure = tokio::select! {
         biased;
-        output = &mut work => return output.unwrap_or_else(|_| panicked()),
+        output = &mut work => return output,
         failure = patience => failure,
     };
     cancel.cancel();
-    match tokio::time::timeout(BACKSTOP, work).await {
-        Ok(Ok(output)) if failure == Failure::TimedOut && output.failure == Some(Failure::Cancelled) => {
+    match tokio::time::timeout(services.settings.stuck + LEEWAY, work).await {
+        Ok(output) if failure == Failure::TimedOut && output.failure == Some(Failure::Cancelled) => {
             Output::failed(Failure::TimedOut, output.text)
         }
-        Ok(output) => output.unwrap_or_else(|_| panicked()),
+        Ok(output) => output,
         Err(_) => Output::failed(failure, "the tool did not end when it was told to and was dropped"),
     }
-}
-
-fn panicked() -> Output {
-    Output::failed(Failure::Failed, "the tool failed in a way that it should not (it panicked)")
 }
 
 fn made_before(change: &FileChange) -> Output {

@@ -76,7 +76,7 @@ pub struct Job {
     pub workspace: Arc<Workspace>,
     /// Fires when the run ends early or is gone.
     pub cancel: CancellationToken,
-    /// When it was queued first.
+    /// When the executor took it: the order of these is the order of the queue.
     pub queued_at: Timestamp,
     /// How often what it touches had moved.
     pub moves: u8,

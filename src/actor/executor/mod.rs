@@ -4,7 +4,10 @@
 //! work has really ended and the log has its result. If this actor dies, its jobs are cancelled and awaited before
 //! another one starts, since otherwise edits could interleave.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::{
@@ -14,7 +17,6 @@ use tokio_util::{
 
 use super::Services;
 use crate::domain::{
-    call::ToolCall,
     id::{CallId, RunId},
     schedule::{Schedule, Ticket},
 };
@@ -37,6 +39,8 @@ pub struct Executor {
 pub struct Queue {
     schedule: Schedule,
     waiting: BTreeMap<Ticket, Job>,
+    /// The same, by run.
+    waiting_of: BTreeMap<RunId, BTreeSet<Ticket>>,
     running: BTreeMap<Ticket, (RunId, CallId)>,
 }
 
@@ -55,7 +59,12 @@ impl Actor for Executor {
 
     async fn pre_start(&self, _: ActorRef<ExecutorMsg>, (): ()) -> Result<Queue, ActorProcessingErr> {
         let schedule = Schedule::new(self.services.settings.max_running_calls);
-        Ok(Queue { schedule, waiting: BTreeMap::new(), running: BTreeMap::new() })
+        Ok(Queue {
+            schedule,
+            waiting: BTreeMap::new(),
+            waiting_of: BTreeMap::new(),
+            running: BTreeMap::new(),
+        })
     }
 
     async fn handle(
@@ -65,7 +74,10 @@ impl Actor for Executor {
         queue: &mut Queue,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ExecutorMsg::Submit(jobs) => jobs.into_iter().for_each(|job| queue.submit(job)),
+            ExecutorMsg::Submit(jobs) => {
+                let queued_at = self.services.clock.now();
+                jobs.into_iter().for_each(|job| queue.submit(Job { queued_at, ..job }));
+            }
             ExecutorMsg::Finished(ticket) => queue.free(ticket),
             ExecutorMsg::Moved(ticket, job) => {
                 queue.free(ticket);
@@ -85,7 +97,7 @@ impl Actor for Executor {
 impl Executor {
     fn start_what_may(&self, me: &ActorRef<ExecutorMsg>, queue: &mut Queue) {
         while let Some(ticket) = queue.schedule.start_next() {
-            let Some(job) = queue.waiting.remove(&ticket) else { continue };
+            let Some(job) = queue.take(ticket) else { continue };
             queue.running.insert(ticket, (job.run, job.call.id.clone()));
             let work = job::run(self.services.clone(), me.clone(), ticket, job, self.cancel.clone());
             self.jobs.spawn(work);
@@ -103,7 +115,20 @@ const fn count(n: usize) -> f64 {
 impl Queue {
     fn submit(&mut self, job: Job) {
         let ticket = self.schedule.submit(&job.access);
+        self.waiting_of.entry(job.run).or_default().insert(ticket);
         self.waiting.insert(ticket, job);
+    }
+
+    /// A job that waits no more.
+    fn take(&mut self, ticket: Ticket) -> Option<Job> {
+        let job = self.waiting.remove(&ticket)?;
+        if let Some(tickets) = self.waiting_of.get_mut(&job.run) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.waiting_of.remove(&job.run);
+            }
+        }
+        Some(job)
     }
 
     fn free(&mut self, ticket: Ticket) {
@@ -112,8 +137,8 @@ impl Queue {
     }
 
     fn withdraw(&mut self, run: RunId) {
-        let gone = self.waiting.extract_if(.., |_, job| job.run == run);
-        for (ticket, _) in gone {
+        for ticket in self.waiting_of.remove(&run).unwrap_or_default() {
+            self.waiting.remove(&ticket);
             self.schedule.remove(ticket);
         }
     }
@@ -123,8 +148,9 @@ impl Queue {
     }
 
     fn why(&self, run: RunId) -> Vec<Waiting> {
-        let of_run = self.waiting.iter().filter(|(_, job)| job.run == run);
+        let of_run = self.waiting_of.get(&run).into_iter().flatten();
         of_run
+            .filter_map(|ticket| self.waiting.get_key_value(ticket))
             .map(|(ticket, job)| {
                 let behind = self.schedule.blocked_by(*ticket).and_then(|blocker| self.who(blocker));
                 Waiting { call: job.call.id.clone(), behind }
@@ -133,7 +159,7 @@ impl Queue {
     }
 
     fn who(&self, ticket: Ticket) -> Option<(RunId, CallId)> {
-        let waiting = self.waiting.get(&ticket).map(|job| (job.run, ToolCall::clone(&job.call).id));
+        let waiting = self.waiting.get(&ticket).map(|job| (job.run, job.call.id.clone()));
         waiting.or_else(|| self.running.get(&ticket).cloned())
     }
 }

@@ -72,13 +72,19 @@ pub(super) fn spawn(
     };
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
+    let cancel = asking.cancel.clone();
     tokio::spawn(async move {
-        if !wait.is_zero() && asking.cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
-            return;
+        let asked = async {
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            asking.ask(attempt).await
+        };
+        // Whoever cancels does not want to know; a provider that does not heed it is dropped.
+        if let Some(input) = cancel.run_until_cancelled(asked).await {
+            // The run may have ended meanwhile.
+            let _ = me.cast(RunMsg::Report(input, None));
         }
-        let input = asking.ask(attempt).await;
-        // The run may have ended meanwhile.
-        let _ = me.cast(RunMsg::Report(input, None));
     });
 }
 

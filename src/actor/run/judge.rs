@@ -1,6 +1,9 @@
 //! Whether a call that the model asks for may run: the tool and its schema, then what it touches, then policy.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value};
 
@@ -14,7 +17,7 @@ use crate::{
         text,
     },
     model::ProposedCall,
-    tool::workspace::Workspace,
+    tool::{self, workspace::Workspace},
 };
 
 /// Judges the calls of one answer.
@@ -58,7 +61,12 @@ impl Judge<'_> {
         let ProposedCall { id, name, arguments } = call;
         let (arguments, judgement) = match read(&arguments) {
             Ok(read) => {
-                let judgement = self.judge_call(&name, &read);
+                // A tool that panics while it is asked what it touches fails this call, and nothing else.
+                let judged = catch_unwind(AssertUnwindSafe(|| self.judge_call(&name, &read)));
+                let judgement = judged.unwrap_or_else(|_| Judgement::Refused {
+                    failure: Failure::Failed,
+                    why: tool::PANICKED.to_owned(),
+                });
                 (read.arguments, judgement)
             }
             Err((arguments, why)) => {

@@ -18,7 +18,7 @@ use crate::{
 /// What a run actor is told. An ask carries a reply port; a report does not.
 #[derive(Debug)]
 pub enum RunMsg {
-    /// From the supervisor, once: begin, or go on from the log.
+    /// From the supervisor, at first: begin, or go on from the log.
     Begin(Input),
     /// From a person or the supervisor; answered once the facts are on disk.
     Ask(Input, RpcReplyPort<Result<Seq, Refused>>),

@@ -115,19 +115,21 @@ impl Actor for RunActor {
     }
 }
 
-/// How a run goes on: from its first turn if it never started, else from its log.
+/// How a run goes on: from its log, and from its first turn if it never started. `death` is how its actor ended before.
 pub fn beginning(
     run: &Run,
     model: &Model,
     tools: Vec<Arc<str>>,
-    cause: RestartCause,
-    error: Option<String>,
-) -> Input {
-    if run.started_at().is_none() {
-        Input::Start { model: model.name.clone(), tools }
-    } else {
-        Input::Restart { cause, error }
-    }
+    death: Option<Option<String>>,
+) -> impl Iterator<Item = Input> {
+    let never_started = run.started_at().is_none();
+    let restart = match death {
+        Some(error) => Some(Input::Restart { cause: RestartCause::Actor, error }),
+        None if never_started => None,
+        None => Some(Input::Restart { cause: RestartCause::Process, error: None }),
+    };
+    let start = never_started.then(|| Input::Start { model: model.name.clone(), tools });
+    restart.into_iter().chain(start)
 }
 
 /// Something that a person says to a run.

@@ -32,6 +32,14 @@ pub(super) struct Progress {
     pub(super) timer: Option<AbortHandle>,
 }
 
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
+}
+
 /// How a run is to stop without having ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stopping {
@@ -64,7 +72,6 @@ impl RunActor {
         input: Input,
         reply: RpcReplyPort<Result<Seq, Refused>>,
     ) -> Result<(), StoreError> {
-        let ends_early = matches!(input, Input::End(_));
         let ticket = match self.step(me, state, input)? {
             Ok(ticket) => ticket,
             Err(refused) => {
@@ -73,10 +80,6 @@ impl RunActor {
                 return Ok(());
             }
         };
-        if ends_early {
-            self.cancel.cancel();
-            self.withdraw(state);
-        }
         let (store, seq, me) = (self.services.store.clone(), state.run.seq(), me.clone());
         tokio::spawn(async move {
             match store.durable(ticket).await {
@@ -98,6 +101,10 @@ impl RunActor {
         change: Option<FileChange>,
         go: oneshot::Sender<Ticket>,
     ) -> Result<(), StoreError> {
+        if state.progress.stopping == Some(Stopping::Now) {
+            // It starts when the run goes on.
+            return Ok(());
+        }
         match self.step(me, state, Input::Granted { call, change })? {
             // The job may have been dropped; then its locks are free already.
             Ok(ticket) => drop(go.send(ticket)),
@@ -117,9 +124,13 @@ impl RunActor {
             Err(refused) => return Ok(Err(refused)),
         };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        let waited = state.run.waiting_calls().next().is_some();
         for fact in &facts {
             state.run.evolve(fact);
             count(fact);
+        }
+        if facts.iter().any(|fact| matches!(fact.event, Event::CancelRequested(_) | Event::RunEnd(_))) {
+            self.call_off(state, waited);
         }
         if state.run.outcome().is_some() {
             self.end(me, state, facts, ticket);
@@ -194,8 +205,7 @@ impl RunActor {
 
     pub(super) fn interrupt(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         state.progress.stopping = Some(Stopping::Now);
-        self.cancel.cancel();
-        self.withdraw(state);
+        self.call_off(state, state.run.waiting_calls().next().is_some());
         if !state.run.is_acting() {
             self.stop_unfinished(me, state)?;
         }
@@ -229,6 +239,7 @@ impl RunActor {
         for fact in &facts {
             state.run.evolve(fact);
         }
+        self.call_off(state, state.run.waiting_calls().next().is_some());
         self.announce(me, state, None, ticket);
         Ok(())
     }
@@ -250,8 +261,6 @@ impl RunActor {
         ticket: Ticket,
     ) {
         self.ended.store(true, Ordering::Relaxed);
-        self.cancel.cancel();
-        self.withdraw(state);
         let (store, supervisor, run) = (self.services.store.clone(), self.supervisor.clone(), state.run.id());
         tokio::spawn(async move {
             let message = match store.durable(ticket).await {
@@ -264,8 +273,10 @@ impl RunActor {
         me.stop(None);
     }
 
-    fn withdraw(&self, state: &RunState) {
-        if state.run.waiting_calls().next().is_some() {
+    /// Ends what is under way. Calls that wait leave the queue at once.
+    fn call_off(&self, state: &RunState, calls_wait: bool) {
+        self.cancel.cancel();
+        if calls_wait {
             let _ = state.executor.cast(ExecutorMsg::Withdraw(state.run.id()));
         }
     }
@@ -277,10 +288,7 @@ impl RunActor {
         state: &mut RunState,
         outcome: Outcome,
     ) -> Result<(), StoreError> {
-        self.report(me, state, Input::End(outcome))?;
-        self.cancel.cancel();
-        self.withdraw(state);
-        Ok(())
+        self.report(me, state, Input::End(outcome))
     }
 }
 

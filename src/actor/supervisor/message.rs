@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
+use super::revival::Next;
 use crate::{
     actor::executor::ExecutorMsg,
     domain::{
@@ -81,12 +82,12 @@ pub(super) enum ShardMsg {
     Start(Box<Run>),
     /// Pass this on to the run; it is answered by the run, or by closing the port.
     Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
-    /// The run's end was not stored: start it again.
-    Lost(RunId, Arc<StoreError>),
+    /// The run has no actor any more, and the words say why: start it again.
+    Lost(RunId, String),
     /// The run has ended and is of no more concern.
     Forget(RunId),
     /// From a task that read the run's log again: here is where it stands.
-    Revived(Revived),
+    Revived(Box<Revived>),
     /// The run did not end when it was told to: kill its actor and end it as stuck.
     Kill(RunId),
     /// Stop at the end of the turn.
@@ -101,9 +102,24 @@ pub(super) enum ShardMsg {
 #[derive(Debug)]
 pub(super) struct Revived {
     /// The run.
-    pub run: Box<Run>,
+    pub run: Run,
     /// Which of the run's lives this is to be; a stale one is dropped.
     pub life: u64,
-    /// What is done first.
-    pub first: Input,
+    /// What is done.
+    pub next: Next,
 }
+
+/// How far herder's own stop has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stopping {
+    /// It is not stopping.
+    #[default]
+    No,
+    /// Runs stop at the end of their turn.
+    Draining,
+    /// Runs stop as soon as what they have under way has stopped.
+    Interrupting,
+}
+
+/// Where an answer to something asked of a run goes.
+pub(super) type Reply = RpcReplyPort<Result<Seq, Refused>>;

@@ -10,18 +10,23 @@ use tokio::sync::oneshot;
 use super::{Services, executor};
 use crate::{
     domain::{
+        event::Event,
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
-        run::{Input, Refused, Run},
+        run::{Input, Phase, Refused, Run},
         task::TaskSpec,
     },
     store::{StoreError, Ticket},
 };
 
 mod message;
+mod revival;
 mod root;
 mod shard;
+#[cfg(test)]
+mod tests;
 
+use message::Reply;
 pub use message::{Admitted, Ended, Load, RootMsg};
 use root::Root;
 
@@ -109,10 +114,15 @@ impl Supervisor {
     /// Takes up a run that is of record and has not ended.
     ///
     /// # Errors
-    /// The log cannot be read, or herder is stopping.
+    /// There is no such run or it has ended, the log cannot be read, or herder is stopping.
     pub async fn resume(&self, run: RunId) -> Result<Submitted, SubmitError> {
         let log = self.services.store.read(run, Seq::START).await?;
-        self.admit(Run::replay(run, log.iter().map(|envelope| &envelope.fact)))
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        match state.phase() {
+            Phase::New => Err(Refused::OutOfTurn.into()),
+            Phase::Ended(_) => Err(Refused::Ended.into()),
+            Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => self.admit(state),
+        }
     }
 
     fn admit(&self, state: Run) -> Result<Submitted, SubmitError> {
@@ -174,28 +184,40 @@ impl Supervisor {
     }
 }
 
-/// Has a run that has no actor decide, and tells the root once that is on disk.
-fn end_without_actor(services: &Arc<Services>, root: &ActorRef<RootMsg>, mut run: Run, input: Input) {
+/// Has a run that has no actor end by these inputs, and tells the root and whoever asked once that is on disk.
+fn end_without_actor(
+    services: &Arc<Services>,
+    root: &ActorRef<RootMsg>,
+    mut run: Run,
+    inputs: Vec<Input>,
+    reply: Option<Reply>,
+) {
     let (services, root) = (services.clone(), root.clone());
     tokio::spawn(async move {
-        let id = run.id();
-        let mut end = None;
-        if let Ok(facts) = run.decide(input, services.clock.now()) {
-            let stored = match services.store.append(id, run.seq(), &facts) {
-                Ok(ticket) => services.store.durable(ticket).await,
-                Err(error) => Err(error),
-            };
-            match stored {
-                Ok(()) => {
-                    for fact in &facts {
-                        run.evolve(fact);
-                        if let crate::domain::event::Event::RunEnd(done) = &fact.event {
-                            end = Some(Arc::new((**done).clone()));
-                        }
-                    }
-                }
-                Err(error) => tracing::error!(run.id = %id, %error, "the end of a run could not be stored"),
+        let (id, head) = (run.id(), run.seq());
+        let mut facts = Vec::new();
+        for input in inputs {
+            // What one of them ended, the next has nothing to say about.
+            for fact in run.decide(input, services.clock.now()).unwrap_or_default() {
+                run.evolve(&fact);
+                facts.push(fact);
             }
+        }
+        let stored = match services.store.append(id, head, &facts) {
+            Ok(ticket) => services.store.durable(ticket).await,
+            Err(error) => Err(error),
+        };
+        let end = match (stored, facts.pop().map(|last| last.event)) {
+            (Ok(()), Some(Event::RunEnd(end))) => Some(Arc::new(*end)),
+            (Ok(()), _) => None,
+            (Err(error), _) => {
+                tracing::error!(run.id = %id, %error, "the end of a run could not be stored");
+                None
+            }
+        };
+        if let (Some(_), Some(reply)) = (&end, reply) {
+            // The asker may have hung up.
+            let _ = reply.send(Ok(run.seq()));
         }
         let _ = root.cast(RootMsg::Ended(Ended { run: id, end }));
     });

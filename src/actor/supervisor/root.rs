@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Jobs, end_without_actor,
-    message::{Admitted, Ended, Load, RootMsg, ShardMsg},
+    message::{Admitted, Ended, Load, Reply, RootMsg, ShardMsg, Stopping},
     shard::Shard,
     spawn_executor,
 };
@@ -19,9 +19,9 @@ use crate::{
     actor::{Services, executor::ExecutorMsg},
     domain::{
         admission::Admission,
-        id::{BatchId, RunId, Seq},
+        id::{BatchId, RunId},
         outcome::Outcome,
-        run::{Input, Refused, Run},
+        run::{Input, Run},
     },
     telemetry::metric,
 };
@@ -39,12 +39,16 @@ pub(super) struct Tree {
     queue: Admission<Admitted>,
     live: HashMap<RunId, LiveRun>,
     max_live: usize,
-    draining: Option<Vec<RpcReplyPort<()>>>,
+    stopping: Stopping,
+    /// Who waits for everybody to have stopped.
+    drained: Vec<RpcReplyPort<()>>,
 }
 
 struct LiveRun {
     batch: Option<BatchId>,
     done: oneshot::Sender<Ended>,
+    /// It was told to end as this.
+    wish: Option<Outcome>,
 }
 
 impl Actor for Root {
@@ -66,7 +70,8 @@ impl Actor for Root {
             queue: Admission::default(),
             live: HashMap::new(),
             max_live: self.services.settings.max_live_runs,
-            draining: None,
+            stopping: Stopping::No,
+            drained: Vec::new(),
         })
     }
 
@@ -79,7 +84,7 @@ impl Actor for Root {
         match message {
             RootMsg::Admit(admitted) => tree.enqueue(admitted),
             RootMsg::Ended(ended) => tree.ended(ended),
-            RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error)),
+            RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
             RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
@@ -88,17 +93,14 @@ impl Actor for Root {
             RootMsg::CheckStuck(_) => {}
             RootMsg::SetMaxLiveRuns(runs) => tree.max_live = runs,
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
-            RootMsg::Interrupt => {
-                tree.tell_shards(|| ShardMsg::Interrupt);
-                later(&me, self.services.settings.stuck, RootMsg::LeaveBehind);
-            }
+            RootMsg::Interrupt => self.interrupt(&me, tree),
             RootMsg::LeaveBehind => tree.live.clear(),
             RootMsg::ExecutorGone => self.replace_executor(&me, tree).await?,
             // Whoever asked may have gone.
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
         }
         tree.fill_slots();
-        tree.stop_if_drained();
+        tree.stop_if_drained(&me);
         Ok(())
     }
 
@@ -145,9 +147,16 @@ impl Root {
         } else if let Some(index) = tree.shards.iter().position(|shard| shard.get_id() == child) {
             tracing::error!(error, "shard died");
             let shard = self.spawn_shard(me, &tree.executor).await?;
-            let why = Arc::new(crate::store::StoreError::Closed);
-            for run in tree.live.keys().filter(|run| tree.shard_of(**run) == index) {
-                let _ = shard.cast(ShardMsg::Lost(*run, why.clone()));
+            match tree.stopping {
+                Stopping::No => {}
+                Stopping::Draining => drop(shard.cast(ShardMsg::Drain)),
+                Stopping::Interrupting => drop(shard.cast(ShardMsg::Interrupt)),
+            }
+            for (run, live) in tree.live.iter().filter(|(run, _)| tree.shard_of(**run) == index) {
+                let _ = shard.cast(ShardMsg::Lost(*run, "the run's supervisor died".to_owned()));
+                if let Some(outcome) = live.wish {
+                    let _ = shard.cast(ShardMsg::Ask(*run, Input::End(outcome), nobody()));
+                }
             }
             if let Some(place) = tree.shards.get_mut(index) {
                 *place = shard;
@@ -168,46 +177,61 @@ impl Root {
         Ok(())
     }
 
-    fn ask(
-        &self,
-        me: &ActorRef<RootMsg>,
-        tree: &mut Tree,
-        run: RunId,
-        input: Input,
-        reply: RpcReplyPort<Result<Seq, Refused>>,
-    ) {
-        if tree.live.contains_key(&run) {
-            if matches!(input, Input::End(_)) {
+    fn ask(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, input: Input, reply: Reply) {
+        if let Some(live) = tree.live.get_mut(&run) {
+            if let Input::End(outcome) = input {
+                live.wish.get_or_insert(outcome);
                 later(me, self.services.settings.stuck, RootMsg::CheckStuck(run));
             }
             return tree.to_shard(run, ShardMsg::Ask(run, input, reply));
         }
-        let Some(Admitted { run: state, done }) = tree.queue.remove(|waiting| waiting.run.id() == run).pop()
-        else {
-            // The port closes unanswered.
-            return;
-        };
         if let Input::End(outcome) = input {
-            let seq = state.next_seq();
-            self.end_queued(me, tree, *state, done, outcome);
-            let _ = reply.send(Ok(seq));
-        } else {
-            let _ = reply.send(Err(Refused::OutOfTurn));
-            tree.enqueue(Admitted { run: state, done });
+            let waiting = tree.queue.remove(|waiting| waiting.run.id() == run).pop();
+            if let Some(Admitted { run: state, done }) = waiting {
+                self.end_queued(me, tree, *state, done, outcome, Some(reply));
+            }
+        } else if let Some(waiting) = tree.queue.find(|waiting| waiting.run.id() == run) {
+            self.tell_queued(&mut waiting.run, input, reply);
+        }
+        // Else the port closes unanswered.
+    }
+
+    /// What is said to a run that has no slot yet is of record at once; it hears it when it starts.
+    fn tell_queued(&self, run: &mut Run, input: Input, reply: Reply) {
+        let store = self.services.store.clone();
+        let facts = match run.decide(input, self.services.clock.now()) {
+            Ok(facts) => facts,
+            // Whoever asked may have gone.
+            Err(refused) => return drop(reply.send(Err(refused))),
+        };
+        let Ok(ticket) = store.append(run.id(), run.seq(), &facts) else { return };
+        facts.iter().for_each(|fact| run.evolve(fact));
+        let seq = run.seq();
+        tokio::spawn(async move {
+            // A port that closes unanswered says that nothing came of it.
+            if store.durable(ticket).await.is_ok() {
+                let _ = reply.send(Ok(seq));
+            }
+        });
+    }
+
+    fn interrupt(&self, me: &ActorRef<RootMsg>, tree: &mut Tree) {
+        if tree.stopping == Stopping::Draining {
+            tree.stopping = Stopping::Interrupting;
+            tree.tell_shards(|| ShardMsg::Interrupt);
+            later(me, self.services.settings.stuck, RootMsg::LeaveBehind);
         }
     }
 
     fn end_all(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, batch: Option<BatchId>, outcome: Outcome) {
         let of_batch = |one: Option<BatchId>| batch.is_none() || one == batch;
         for Admitted { run, done } in tree.queue.remove(|waiting| of_batch(batch_of(&waiting.run))) {
-            self.end_queued(me, tree, *run, done, outcome);
+            self.end_queued(me, tree, *run, done, outcome, None);
         }
         let live: Vec<RunId> =
             tree.live.iter().filter(|(_, run)| of_batch(run.batch)).map(|(run, _)| *run).collect();
         for run in live {
-            // Nobody waits for these answers.
-            let (reply, _) = oneshot::channel();
-            self.ask(me, tree, run, Input::End(outcome), reply.into());
+            self.ask(me, tree, run, Input::End(outcome), nobody());
         }
     }
 
@@ -219,15 +243,16 @@ impl Root {
         run: Run,
         done: oneshot::Sender<Ended>,
         outcome: Outcome,
+        reply: Option<Reply>,
     ) {
-        tree.live.insert(run.id(), LiveRun { batch: batch_of(&run), done });
-        end_without_actor(&self.services, me, run, Input::End(outcome));
+        tree.live.insert(run.id(), LiveRun { batch: batch_of(&run), done, wish: Some(outcome) });
+        end_without_actor(&self.services, me, run, vec![Input::End(outcome)], reply);
     }
 }
 
 impl Tree {
     fn enqueue(&mut self, admitted: Admitted) {
-        if self.draining.is_some() {
+        if self.stopping != Stopping::No {
             // Its submitter sees the port close: it starts when herder does.
             return;
         }
@@ -240,7 +265,11 @@ impl Tree {
             && let Some(Admitted { run, done }) = self.queue.pop()
         {
             let id = run.id();
-            self.live.insert(id, LiveRun { batch: batch_of(&run), done });
+            if self.live.contains_key(&id) {
+                // Taken up twice: one actor a run. The port of this one closes.
+                continue;
+            }
+            self.live.insert(id, LiveRun { batch: batch_of(&run), done, wish: None });
             self.to_shard(id, ShardMsg::Start(run));
         }
         metrics::gauge!(metric::RUNS_LIVE).set(gauge(self.live.len()));
@@ -257,21 +286,19 @@ impl Tree {
 
     fn drain(&mut self, me: &ActorRef<RootMsg>, patience: Duration, reply: RpcReplyPort<()>) {
         self.queue = Admission::default();
-        match &mut self.draining {
-            Some(waiting) => waiting.push(reply),
-            None => {
-                self.draining = Some(vec![reply]);
-                self.tell_shards(|| ShardMsg::Drain);
-                later(me, patience, RootMsg::Interrupt);
-            }
+        self.drained.push(reply);
+        if self.stopping == Stopping::No {
+            self.stopping = Stopping::Draining;
+            self.tell_shards(|| ShardMsg::Drain);
+            later(me, patience, RootMsg::Interrupt);
         }
     }
 
-    fn stop_if_drained(&mut self) {
-        if self.live.is_empty()
-            && let Some(waiting) = &mut self.draining
-        {
-            waiting.drain(..).for_each(|reply| drop(reply.send(())));
+    /// The whole tree goes down with the root.
+    fn stop_if_drained(&mut self, me: &ActorRef<RootMsg>) {
+        if self.live.is_empty() && self.stopping != Stopping::No {
+            self.drained.drain(..).for_each(|reply| drop(reply.send(())));
+            me.stop(None);
         }
     }
 
@@ -305,6 +332,11 @@ impl Tree {
 
 fn batch_of(run: &Run) -> Option<BatchId> {
     run.spec().and_then(|spec| spec.batch)
+}
+
+/// For what is asked where nobody waits for the answer.
+fn nobody() -> Reply {
+    oneshot::channel().0.into()
 }
 
 fn later(me: &ActorRef<RootMsg>, delay: Duration, message: RootMsg) {

@@ -6,12 +6,15 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
-use super::message::{Ended, Revived, RootMsg, ShardMsg};
+use super::{
+    end_without_actor,
+    message::{Ended, Reply, Revived, RootMsg, ShardMsg, Stopping},
+    revival::{self, Case, Death, Next},
+};
 use crate::{
     actor::{
         Services,
@@ -21,9 +24,10 @@ use crate::{
     domain::{
         event::RestartCause,
         id::{RunId, Seq},
-        outcome::Breakage,
-        restart::{self, Exit},
-        run::{Input, Refused, Run},
+        outcome::{Breakage, Outcome},
+        restart::Exit,
+        run::{Input, Run},
+        time::Timestamp,
     },
     telemetry::metric,
 };
@@ -39,6 +43,7 @@ pub(super) struct Lives {
     executor: ActorRef<ExecutorMsg>,
     runs: HashMap<RunId, Life>,
     by_actor: HashMap<ActorId, RunId>,
+    stopping: Stopping,
 }
 
 /// What is known of one run.
@@ -47,12 +52,19 @@ struct Life {
     /// Which of its lives this is; what belongs to an earlier one is stale.
     number: u64,
     actor: Option<ActorRef<RunMsg>>,
-    /// Whether the log was handed the run's end.
+    /// Whether its end, or that it was left unfinished, is on its way to the root.
     ended: Arc<AtomicBool>,
-    /// It was told to give up, or was found stuck: this is how it ends.
-    doom: Option<(Breakage, String)>,
+    /// How its last actor died, if it has none.
+    death: Option<Death>,
+    /// It was told to end as this. An actor that dies may not have heard it.
+    wish: Option<Outcome>,
+    /// It did not end when it was told to.
+    stuck: bool,
+    /// Where its log stood when its last actor began, and the deaths since that the log does not know of.
+    head: Seq,
+    untraced: Vec<Timestamp>,
     /// What was asked of it while it had no actor.
-    asked: Vec<(Input, RpcReplyPort<Result<Seq, Refused>>)>,
+    asked: Vec<(Input, Reply)>,
 }
 
 impl Actor for Shard {
@@ -65,7 +77,7 @@ impl Actor for Shard {
         _: ActorRef<ShardMsg>,
         executor: ActorRef<ExecutorMsg>,
     ) -> Result<Lives, ActorProcessingErr> {
-        Ok(Lives { executor, runs: HashMap::new(), by_actor: HashMap::new() })
+        Ok(Lives { executor, runs: HashMap::new(), by_actor: HashMap::new(), stopping: Stopping::No })
     }
 
     async fn handle(
@@ -79,18 +91,21 @@ impl Actor for Shard {
                 lives.runs.insert(run.id(), Life::default());
                 self.begin(&me, lives, *run, None).await;
             }
-            ShardMsg::Revived(Revived { run, life, first }) => {
-                if lives.runs.get(&run.id()).is_some_and(|current| current.number == life) {
-                    self.begin(&me, lives, *run, Some(first)).await;
-                }
-            }
+            ShardMsg::Revived(revived) => self.revived(&me, lives, *revived).await,
             ShardMsg::Ask(run, input, reply) => self.ask(&me, lives, run, input, reply),
-            ShardMsg::Lost(run, error) => self.revive(&me, lives, run, Exit::Failed, Some(error.to_string())),
+            ShardMsg::Lost(run, why) => {
+                lives.runs.entry(run).or_default();
+                self.revive(&me, lives, run, Death { exit: Exit::Failed, error: Some(why) });
+            }
             ShardMsg::Forget(run) => drop(lives.runs.remove(&run)),
-            ShardMsg::Kill(run) => lives.kill(run),
-            ShardMsg::Drain => lives.tell_all(|| RunMsg::Drain),
+            ShardMsg::Kill(run) => self.kill(lives, run),
+            ShardMsg::Drain => {
+                lives.stopping = Stopping::Draining;
+                lives.tell_all(|| RunMsg::Drain);
+            }
             ShardMsg::Interrupt => {
-                lives.leave_the_dead(&self.root);
+                lives.stopping = Stopping::Interrupting;
+                self.leave_the_dead(lives);
                 lives.tell_all(|| RunMsg::Interrupt);
             }
             ShardMsg::Executor(executor) => {
@@ -110,10 +125,11 @@ impl Actor for Shard {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorTerminated(cell, _, why) => {
-                self.died(&me, lives, cell.get_id(), Exit::Stopped, why)
+                self.died(&me, lives, cell.get_id(), Death { exit: Exit::Stopped, error: why });
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                self.died(&me, lives, cell.get_id(), Exit::Failed, Some(error.to_string()));
+                let death = Death { exit: Exit::Failed, error: Some(error.to_string()) };
+                self.died(&me, lives, cell.get_id(), death);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -122,8 +138,8 @@ impl Actor for Shard {
 }
 
 impl Shard {
-    /// Gives a run an actor. `first` is what it is told, if it is not simply to begin or go on.
-    async fn begin(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: Run, first: Option<Input>) {
+    /// Gives a run an actor; `death` is how the last one ended.
+    async fn begin(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: Run, death: Option<Death>) {
         let id = run.id();
         let Some(life) = lives.runs.get_mut(&id) else { return };
         let Some(spec) = run.spec().cloned() else { return };
@@ -131,13 +147,14 @@ impl Shard {
             (self.services.models.get(&spec.model), self.services.workspaces.get(&spec.workspace))
         else {
             let why = format!("model {:?} or workspace {:?} is not to be had", spec.model, spec.workspace);
-            return self.give_up(run, Breakage::Setup, why);
+            return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error: why }]);
         };
         let tools = Offer::of(&self.services, &spec);
-        let first = first
-            .unwrap_or_else(|| beginning(&run, model, tools.names.to_vec(), RestartCause::Process, None));
+        let death = death.map(|death| death.error);
+        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), death).collect();
         life.number += 1;
         life.ended = Arc::default();
+        life.head = run.seq();
         let actor = RunActor::new(self.services.clone(), self.root.clone(), life.ended.clone());
         let (model, executor) = (model.clone(), lives.executor.clone());
         let args = RunArgs { run, model, workspace, tools, executor };
@@ -145,45 +162,74 @@ impl Shard {
             Ok((actor, _)) => {
                 lives.by_actor.insert(actor.get_id(), id);
                 // A dead actor's mailbox is closed; its death comes as an event.
-                let _ = actor.cast(RunMsg::Begin(first));
+                for input in first {
+                    let _ = actor.cast(RunMsg::Begin(input));
+                }
+                if lives.stopping == Stopping::Draining {
+                    let _ = actor.cast(RunMsg::Drain);
+                }
                 for (input, reply) in life.asked.drain(..) {
                     let _ = actor.cast(RunMsg::Ask(input, reply));
                 }
                 life.actor = Some(actor);
             }
-            Err(error) => self.revive(me, lives, id, Exit::Failed, Some(error.to_string())),
+            Err(error) => {
+                let death = Death { exit: Exit::Failed, error: Some(error.to_string()) };
+                self.revive(me, lives, id, death);
+            }
         }
     }
 
-    fn ask(
-        &self,
-        me: &ActorRef<ShardMsg>,
-        lives: &mut Lives,
-        run: RunId,
-        input: Input,
-        reply: RpcReplyPort<Result<Seq, Refused>>,
-    ) {
+    /// Does with a run that was read from its log what was decided, unless something else came in between.
+    async fn revived(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, revived: Revived) {
+        let Revived { run, life: number, next } = revived;
+        let Some(life) = lives.runs.get_mut(&run.id()).filter(|life| life.number == number) else { return };
+        match next {
+            Next::GoOn { death, untraced } => {
+                life.untraced = untraced;
+                self.begin(me, lives, run, Some(death)).await;
+            }
+            Next::End { death, outcome } => {
+                let restart = Input::Restart { cause: RestartCause::Actor, error: death.error };
+                self.end(life, run, vec![restart, Input::End(outcome)]);
+            }
+            Next::GiveUp { breakage, error } => {
+                self.end(life, run, vec![Input::GiveUp { breakage, error }]);
+            }
+            Next::Over(end) => {
+                life.ended.store(true, Ordering::Relaxed);
+                let _ = self.root.cast(RootMsg::Ended(Ended { run: run.id(), end: Some(end) }));
+            }
+        }
+    }
+
+    /// Ends a run that has no actor. Whoever asked for that is answered.
+    fn end(&self, life: &mut Life, run: Run, inputs: Vec<Input>) {
+        life.ended.store(true, Ordering::Relaxed);
+        let asked = life.asked.drain(..).find(|(input, _)| matches!(input, Input::End(_)));
+        end_without_actor(&self.services, &self.root, run, inputs, asked.map(|(_, reply)| reply));
+    }
+
+    fn ask(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: RunId, input: Input, reply: Reply) {
         let Some(life) = lives.runs.get_mut(&run) else { return };
+        let wish = if let Input::End(outcome) = input { Some(outcome) } else { None };
+        life.wish = life.wish.or(wish);
         if let Some(actor) = &life.actor {
             let _ = actor.cast(RunMsg::Ask(input, reply));
             return;
         }
-        let hurry = matches!(input, Input::End(_));
+        if life.ended.load(Ordering::Relaxed) {
+            // The port closes unanswered.
+            return;
+        }
         life.asked.push((input, reply));
-        if hurry {
+        if wish.is_some() {
             // It waits to be started again; to be ended it need not wait.
-            self.read_again(me, run, life, None);
+            self.read_again(me, run, life);
         }
     }
 
-    fn died(
-        &self,
-        me: &ActorRef<ShardMsg>,
-        lives: &mut Lives,
-        actor: ActorId,
-        exit: Exit,
-        why: Option<String>,
-    ) {
+    fn died(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, actor: ActorId, death: Death) {
         let Some(run) = lives.by_actor.remove(&actor) else { return };
         let Some(life) = lives.runs.get_mut(&run) else { return };
         if life.actor.as_ref().is_none_or(|current| current.get_id() != actor) {
@@ -191,83 +237,75 @@ impl Shard {
         }
         life.actor = None;
         if !life.ended.load(Ordering::Relaxed) {
-            self.revive(me, lives, run, exit, why);
+            self.revive(me, lives, run, death);
         }
     }
 
     /// Starts a run again from its log, as policy and its history allow.
-    fn revive(
-        &self,
-        me: &ActorRef<ShardMsg>,
-        lives: &mut Lives,
-        run: RunId,
-        exit: Exit,
-        why: Option<String>,
-    ) {
-        let life = lives.runs.entry(run).or_default();
-        tracing::warn!(run.id = %run, error = why.as_deref(), "run actor died");
+    fn revive(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: RunId, death: Death) {
+        let Some(life) = lives.runs.get_mut(&run) else { return };
+        tracing::warn!(run.id = %run, error = death.error.as_deref(), "run actor died");
+        // Its calls that wait are no longer wanted; it queues them anew.
+        let _ = lives.executor.cast(ExecutorMsg::Withdraw(run));
+        if lives.stopping == Stopping::Interrupting {
+            return self.leave(run, life);
+        }
         metrics::counter!(metric::RUN_RESTARTS).increment(1);
-        self.read_again(me, run, life, Some((exit, why)));
+        // One that has announced its end may still be stopping.
+        life.actor = None;
+        life.ended = Arc::default();
+        life.death = Some(death);
+        self.read_again(me, run, life);
     }
 
     /// Reads the run's log in a task, waits as long as is due after a death, and comes back with [`ShardMsg::Revived`].
-    fn read_again(
-        &self,
-        me: &ActorRef<ShardMsg>,
-        run: RunId,
-        life: &mut Life,
-        death: Option<(Exit, Option<String>)>,
-    ) {
+    fn read_again(&self, me: &ActorRef<ShardMsg>, run: RunId, life: &mut Life) {
         life.number += 1;
-        let (number, doom) = (life.number, life.doom.take());
+        let number = life.number;
+        let case = Case {
+            death: life.death.clone().unwrap_or(Death { exit: Exit::Failed, error: None }),
+            wish: life.wish,
+            stuck: life.stuck,
+            head: life.head,
+            untraced: life.untraced.clone(),
+        };
         let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());
         tokio::spawn(async move {
-            let Some(state) = read(&services, run).await else {
+            let Some((run, next)) = revival::next(&services, run, case).await else {
                 // Nothing can be done for it now; its log is as it was, and the next start goes on from it.
                 let _ = root.cast(RootMsg::Ended(Ended { run, end: None }));
                 return;
             };
-            let (first, delay) = next_life(&services, &state, death, doom);
-            tokio::time::sleep(delay).await;
-            let _ = me.cast(ShardMsg::Revived(Revived { run: Box::new(state), life: number, first }));
+            let _ = me.cast(ShardMsg::Revived(Box::new(Revived { run, life: number, next })));
         });
     }
 
-    /// Ends a run that cannot have an actor.
-    fn give_up(&self, run: Run, breakage: Breakage, error: String) {
-        super::end_without_actor(&self.services, &self.root, run, Input::GiveUp { breakage, error });
-    }
-}
-
-async fn read(services: &Services, run: RunId) -> Option<Run> {
-    match services.store.read(run, Seq::START).await {
-        Ok(log) => Some(Run::replay(run, log.iter().map(|envelope| &envelope.fact))),
-        Err(error) => {
-            tracing::error!(run.id = %run, %error, "log of a dead run could not be read");
-            None
+    /// The run did not end when it was told to.
+    fn kill(&self, lives: &mut Lives, run: RunId) {
+        let Some(life) = lives.runs.get_mut(&run) else { return };
+        if life.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        life.stuck = true;
+        match &life.actor {
+            Some(actor) => actor.kill(),
+            // Not even its log is to be had.
+            None => self.leave(run, life),
         }
     }
-}
 
-fn next_life(
-    services: &Services,
-    run: &Run,
-    death: Option<(Exit, Option<String>)>,
-    doom: Option<(Breakage, String)>,
-) -> (Input, Duration) {
-    if let Some((breakage, error)) = doom {
-        return (Input::GiveUp { breakage, error }, Duration::ZERO);
+    /// Leaves a run that has no actor to the next start of herder.
+    fn leave(&self, run: RunId, life: &mut Life) {
+        life.number += 1;
+        life.ended.store(true, Ordering::Relaxed);
+        let _ = self.root.cast(RootMsg::Ended(Ended { run, end: None }));
     }
-    let Some((exit, error)) = death else {
-        return (Input::Restart { cause: RestartCause::Actor, error: None }, Duration::ZERO);
-    };
-    let now = services.clock.now();
-    let said = || error.clone().unwrap_or_else(|| "the run's actor ended before the run".to_owned());
-    let give_up = |breakage| (Input::GiveUp { breakage, error: said() }, Duration::ZERO);
-    match restart::decide(services.settings.restart, exit, run.idle_restarts(), now, crate::actor::jitter()) {
-        restart::Restart::After(delay) => (Input::Restart { cause: RestartCause::Actor, error }, delay),
-        restart::Restart::Forbidden => give_up(Breakage::Panic),
-        restart::Restart::TooMany => give_up(Breakage::RestartLimit),
+
+    fn leave_the_dead(&self, lives: &mut Lives) {
+        let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none());
+        for (run, life) in dead.filter(|(_, life)| !life.ended.load(Ordering::Relaxed)) {
+            self.leave(*run, life);
+        }
     }
 }
 
@@ -275,24 +313,6 @@ impl Lives {
     fn tell_all(&self, message: impl Fn() -> RunMsg) {
         for actor in self.runs.values().filter_map(|life| life.actor.as_ref()) {
             let _ = actor.cast(message());
-        }
-    }
-
-    /// Runs that wait to be started again are not: the next start of herder does it.
-    fn leave_the_dead(&mut self, root: &ActorRef<RootMsg>) {
-        for (run, life) in self.runs.iter_mut().filter(|(_, life)| life.actor.is_none()) {
-            if !life.ended.load(Ordering::Relaxed) {
-                life.number += 1;
-                let _ = root.cast(RootMsg::Ended(Ended { run: *run, end: None }));
-            }
-        }
-    }
-
-    fn kill(&mut self, run: RunId) {
-        let Some(life) = self.runs.get_mut(&run) else { return };
-        life.doom = Some((Breakage::Stuck, "the run did not end when it was told to".to_owned()));
-        if let Some(actor) = &life.actor {
-            actor.kill();
         }
     }
 }

@@ -288,7 +288,10 @@ impl Run {
             Phase::Acting(calls) => calls.as_slice(),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
         };
-        calls.iter().filter(|open| matches!(open.stage, Stage::Judged(_))).map(|open| &open.call)
+        calls
+            .iter()
+            .filter(|open| matches!(open.stage, Stage::Judged(_) | Stage::InDoubt(..)))
+            .map(|open| &open.call)
     }
 
     /// Whether a call of the run may be taking effect right now.

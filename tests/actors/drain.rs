@@ -1,0 +1,245 @@
+//! herder stops and starts again: what a run was about is gone on with, and nothing is done twice.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use herder::{
+    domain::{
+        call::{Arguments, EffectClass, Failure, Mode},
+        event::FileChange,
+        id::{CallId, RunId, Seq},
+        outcome::Stop,
+        policy::Verdict,
+        run::{Input, Judgement, Proposal, ProposedCall, Run},
+    },
+    store::EventStore,
+    tool::Output,
+};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{
+    doubles::{Double, Gate},
+    support::{Plan, Stage, calls, says},
+};
+
+/// A tool that counts how often it is run.
+fn counting(name: &str, effect: EffectClass) -> (Double, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let tool = Double::new(name, move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Output::ok("counted") }
+    });
+    (tool.effect(effect), count)
+}
+
+fn two_turns() -> Value {
+    json!([calls(&[("a", "gate", json!({}))]), calls(&[("b", "gate", json!({}))]), says("done")])
+}
+
+/// Another tree over the same log and the same folder.
+async fn again(stage: &Stage, plan: Plan) -> Stage {
+    Plan { store: stage.store.clone(), ..plan }.start_in(stage.folder.clone()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_a_turn_end_and_the_next_start_goes_on_as_if_nothing_had_been() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let submitted = stage.run(&two_turns());
+    let run = submitted.run;
+    gate.until_inside(1).await;
+    let drain = tokio::spawn({
+        let supervisor = stage.supervisor.clone();
+        async move { supervisor.drain(Duration::from_secs(25)).await }
+    });
+    tokio::task::yield_now().await;
+    gate.open.add_permits(1);
+    drain.await.unwrap();
+    assert!(submitted.done.await.unwrap().end.is_none());
+    let kinds = stage.kinds(run).await;
+    assert_eq!(kinds[kinds.len() - 3..], ["turn_end", "turn_start", "interrupted"]);
+
+    let gate = Gate::closed();
+    gate.open.add_permits(10);
+    let stage = again(&stage, Plan::paused().tool(Double::gated("gate", &gate))).await;
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    assert_eq!(stage.outcome(resumed).await, "done");
+    let undisturbed = stage.run(&two_turns());
+    let other = undisturbed.run;
+    assert_eq!(stage.outcome(undisturbed).await, "done");
+    assert_eq!(stage.transcript(run).await, stage.transcript(other).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_does_not_end_its_turn_in_time_is_interrupted_and_goes_on_later() {
+    let plan = || Plan::paused().tool(Double::slow("slow", Duration::from_secs(60)));
+    let stage = plan().start().await;
+    let script = json!([calls(&[("a", "slow", json!({}))]), { "text": "done", "delay_ms": 10 }]);
+    let asleep = stage.run(&json!([{ "fault": { "status": 503, "retry_after_s": 50 } }, says("done")]));
+    let (submitted, waits) =
+        (stage.run(&script), stage.run(&json!([{ "text": "done", "delay_ms": 60_000 }])));
+    let runs = [submitted.run, waits.run, asleep.run];
+    stage.until(runs[0], "call_started", 1).await;
+    stage.until(runs[2], "model_retry", 1).await;
+    let since = Instant::now();
+    stage.supervisor.drain(Duration::from_secs(10)).await;
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+    for run in runs {
+        assert_eq!(stage.kinds(run).await.last(), Some(&"interrupted"));
+    }
+    assert_eq!(stage.results(runs[0]).await[0].failure, Some(Failure::Cancelled));
+    assert!(stage.supervisor.resume(runs[0]).await.is_err(), "the tree is down");
+
+    let stage = again(&stage, plan()).await;
+    for run in runs {
+        let resumed = stage.supervisor.resume(run).await.unwrap();
+        assert_eq!(stage.outcome(resumed).await, "done");
+    }
+    assert_eq!(stage.results(runs[0]).await.len(), 1, "what was interrupted is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_when_herder_stops_is_made_after_the_next_start() {
+    let (alone, count) = counting("alone", EffectClass::Outside);
+    let plan = |alone: Double| {
+        Plan::paused()
+            .tool(Double::heeding("hold").on("file", Mode::Exclusive))
+            .tool(alone.on("file", Mode::Exclusive))
+    };
+    let stage = plan(alone).start().await;
+    let holds = stage.run(&json!([calls(&[("a", "hold", json!({}))]), says("done")]));
+    stage.until(holds.run, "call_started", 1).await;
+    let waits = stage.run(&json!([calls(&[("a", "alone", json!({}))]), says("done")]));
+    let run = waits.run;
+    stage.until(run, "decision", 1).await;
+    stage.supervisor.drain(Duration::ZERO).await;
+    assert_eq!((stage.results(run).await.len(), count.load(Ordering::SeqCst)), (0, 0));
+
+    let (alone, count) = counting("alone", EffectClass::Outside);
+    let stage = again(&stage, plan(alone)).await;
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    assert_eq!(stage.outcome(resumed).await, "done");
+    assert_eq!((stage.results(run).await.len(), count.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_a_slot_when_herder_stops_are_left_as_they_are() {
+    let plan = || Plan::paused().settings(|settings| settings.max_live_runs = 1);
+    let stage = plan().start().await;
+    let (first, second) = (stage.run(&json!([{ "fault": "stall" }])), stage.run(&json!([says("done")])));
+    let run = second.run;
+    stage.until(first.run, "turn_start", 1).await;
+    stage.supervisor.drain(Duration::ZERO).await;
+    assert!(second.done.await.is_err());
+    assert_eq!(stage.kinds(run).await, ["submitted"]);
+    let stage = again(&stage, plan()).await;
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    assert_eq!(stage.outcome(resumed).await, "done");
+}
+
+/// A log that ends when a call had started: as if herder had been killed then.
+async fn killed_in(
+    stage: &Stage,
+    tool: &str,
+    arguments: Value,
+    effect: EffectClass,
+    change: Option<FileChange>,
+) -> RunId {
+    let script = json!([calls(&[("a", tool, arguments.clone())]), says("done")]);
+    let judgement = Judgement::Judged {
+        verdict: Verdict::Allow,
+        rule: "a rule".to_owned(),
+        effect,
+        access: match &change {
+            Some(change) => vec![herder::domain::call::Access {
+                scope: herder::domain::call::Scope::File,
+                path: change.path.clone(),
+                mode: Mode::Exclusive,
+            }],
+            None => Vec::new(),
+        },
+    };
+    let call = ProposedCall {
+        id: Some("a".into()),
+        name: tool.into(),
+        arguments: Arguments::parse(&arguments.to_string()).unwrap(),
+        judgement,
+    };
+    let proposal = Proposal {
+        text: "".into(),
+        reasoning: None,
+        calls: vec![call],
+        stop: Stop::ToolCalls,
+        usage: None,
+        duration: Duration::ZERO,
+    };
+    let mut run = Run::new(RunId::new(Uuid::now_v7()));
+    let now = stage.supervisor.services().clock.now();
+    for input in [
+        Input::Submit(stage.task("ws", &script, &json!({}))),
+        Input::Start { model: "m".into(), tools: vec![tool.into()] },
+        Input::Replied { turn: 1, attempt: 1, proposal: Box::new(proposal) },
+        Input::Granted { call: CallId::new("a"), change },
+    ] {
+        let facts = run.decide(input, now).unwrap();
+        let ticket = stage.store.append(run.id(), run.seq(), &facts).unwrap();
+        stage.store.durable(ticket).await.unwrap();
+        facts.iter().for_each(|fact| run.evolve(fact));
+    }
+    assert!(run.seq() > Seq::START);
+    run.id()
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn an_edit_that_had_started_is_settled_by_what_the_file_holds() {
+    let edit = json!({ "path": "a.txt", "old_text": "one", "new_text": "two" });
+    for (now, after, ok) in
+        [("one\n", "two\n", true), ("two\n", "two\n", true), ("three\n", "three\n", false)]
+    {
+        let stage = Plan::default().start().await;
+        stage.write("ws", "a.txt", now);
+        let path = fs::canonicalize(stage.path("ws", "a.txt")).unwrap();
+        let change = FileChange {
+            path: path.to_str().unwrap().into(),
+            before: Some(hash("one\n")),
+            after: hash("two\n"),
+        };
+        let run = killed_in(&stage, "edit", edit.clone(), EffectClass::Write, Some(change)).await;
+        let resumed = stage.supervisor.resume(run).await.unwrap();
+        assert_eq!(stage.outcome(resumed).await, "done");
+        assert_eq!(stage.text("ws", "a.txt"), after);
+        let results = stage.results(run).await;
+        let unknown = (!ok).then_some(Failure::OutcomeUnknown);
+        assert_eq!((results.len(), results[0].ok, results[0].failure), (1, ok, unknown), "{now}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_had_started_is_repeated_and_anything_else_is_not() {
+    for (effect, times, failure) in
+        [(EffectClass::Read, 1, None), (EffectClass::Outside, 0, Some(Failure::OutcomeUnknown))]
+    {
+        let (tool, count) = counting("tool", effect);
+        let stage = Plan::paused().tool(tool).start().await;
+        let run = killed_in(&stage, "tool", json!({}), effect, None).await;
+        let resumed = stage.supervisor.resume(run).await.unwrap();
+        assert_eq!(stage.outcome(resumed).await, "done");
+        assert_eq!(count.load(Ordering::SeqCst), times);
+        let results = stage.results(run).await;
+        assert_eq!((results.len(), results[0].failure), (1, failure));
+    }
+}

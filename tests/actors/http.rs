@@ -1,0 +1,123 @@
+//! Runs whose model is a server that accepts nothing doubtful.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use herder::{
+    domain::event::Event,
+    model::{
+        http,
+        openai::{OpenAi, Settings},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    http_support::{
+        chat::{self, Brain},
+        server::{Answer, Server},
+    },
+    support::{Plan, Stage},
+};
+
+async fn stage(server: &Server) -> Stage {
+    let settings = Settings { base_url: server.base_url(), ..Settings::default() };
+    let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
+    let plan = Plan { provider: Arc::new(provider), ..Plan::default() };
+    plan.settings(|settings| settings.max_live_runs = 200).start().await
+}
+
+fn task(name: &str) -> Value {
+    json!({ "script": null, "task": format!("Do it. {}", Brain::marker(name)) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_runs_work_with_tools_at_once_and_every_request_is_valid() {
+    let mut brain = Brain::default();
+    for n in 0..200 {
+        let one = |tool: &str, arguments: Value| (tool.to_owned(), arguments);
+        let edit =
+            json!({ "path": "notes.txt", "old_text": "# here\n", "new_text": format!("# here\n{n}\n") });
+        let bash = json!({ "command": format!("echo {n} > own-{n}.txt") });
+        let read = json!({ "path": "notes.txt" });
+        let turns = vec![
+            vec![one("read", read.clone()), one("edit", edit)],
+            vec![one("bash", bash), one("read", json!({ "path": "missing.txt" }))],
+            vec![one("read", read)],
+        ];
+        brain = brain.plan(&format!("t{n}"), chat::Plan { turns, text: format!("done {n}") });
+    }
+    let server = Server::start(move |request| brain.answer(request)).await;
+    let stage = stage(&server).await;
+    stage.write("ws", "notes.txt", "# here\n");
+    let runs: Vec<_> =
+        (0..200).map(|n| (n, stage.submit("ws", &Value::Null, &task(&format!("t{n}"))))).collect();
+    for (n, submitted) in runs {
+        let end = stage.end(submitted).await;
+        assert_eq!((end.outcome.to_string(), &*end.text), ("done".to_owned(), &*format!("done {n}")));
+        assert_eq!((end.turns, end.calls), (4, 5));
+        assert_eq!(stage.text("ws", &format!("own-{n}.txt")), format!("{n}\n"));
+    }
+    assert_eq!((server.refusals(), server.requests().len()), (Vec::<String>::new(), 800));
+    assert_eq!(stage.text("ws", "notes.txt").lines().collect::<HashSet<_>>().len(), 201);
+}
+
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_is_asked_again_and_each_retry_is_of_record() {
+    let answers = Mutex::new([429_u16, 503].into_iter());
+    let server = Server::start(move |_| match answers.lock().unwrap().next() {
+        Some(status) => {
+            let headers = vec![("retry-after-ms", "20".to_owned())];
+            Answer::Status { status, headers, body: "{}".to_owned() }
+        }
+        None => chat::text("all well"),
+    })
+    .await;
+    let stage = stage(&server).await;
+    let submitted = stage.submit("ws", &Value::Null, &task("t"));
+    let run = submitted.run;
+    let end = stage.end(submitted).await;
+    assert_eq!((end.outcome.to_string(), &*end.text, end.turns), ("done".to_owned(), "all well", 1));
+    let log = stage.log(run).await.into_iter();
+    let retries: Vec<_> = log
+        .filter_map(|one| {
+            let Event::ModelRetry(retry) = one.fact.event else { return None };
+            assert!(retry.not_before.since(one.fact.at) >= Duration::from_millis(20));
+            Some((retry.attempt, retry.class.as_str()))
+        })
+        .collect();
+    assert_eq!(retries, [(1, "rate_limit"), (2, "overloaded")]);
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_cancel_during_the_wait_that_a_server_asked_for_ends_the_run_with_one_request_sent() {
+    let server = Server::start(|_| Answer::Status {
+        status: 503,
+        headers: vec![("retry-after", "30".to_owned())],
+        body: "{}".to_owned(),
+    })
+    .await;
+    let stage = stage(&server).await;
+    let submitted = stage.submit("ws", &Value::Null, &task("t"));
+    stage.until(submitted.run, "model_retry", 1).await;
+    let since = std::time::Instant::now();
+    stage.supervisor.cancel(submitted.run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "cancelled");
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_cancel_while_the_server_says_nothing_closes_the_connection() {
+    let server = Server::start(|_| Answer::Hang).await;
+    let stage = stage(&server).await;
+    let submitted = stage.submit("ws", &Value::Null, &task("t"));
+    server.asked(1).await;
+    stage.supervisor.cancel(submitted.run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "cancelled");
+    server.closed().await;
+}
