@@ -109,6 +109,7 @@ impl Plan {
             wire_name: "fake-1".into(),
             provider: self.provider,
             context_tokens: None,
+            price: None,
             max_output_tokens: None,
         });
         let services = Services {

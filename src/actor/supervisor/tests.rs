@@ -104,6 +104,7 @@ impl Stage {
             wire_name: "m".into(),
             provider: Arc::new(Scripted::default()),
             context_tokens: None,
+            price: None,
             max_output_tokens: None,
         });
         let policy: Policy =
