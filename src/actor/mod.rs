@@ -54,8 +54,12 @@ pub struct Settings {
     pub shards: usize,
     /// Whether a run whose actor died goes on.
     pub restart: RestartPolicy,
+    /// How long a model may say nothing before a person is warned.
+    pub stall_warn: Duration,
     /// How long a model may say nothing.
     pub stall: Duration,
+    /// How long a model may take to its first word, if not as long as any silence.
+    pub first_token: Option<Duration>,
     /// How long one request may take.
     pub turn: Duration,
     /// How long one call may take.
@@ -73,7 +77,9 @@ impl Default for Settings {
             max_running_calls: 64,
             shards: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             restart: RestartPolicy::OnFailure,
+            stall_warn: Duration::from_secs(150),
             stall: Duration::from_secs(300),
+            first_token: None,
             turn: Duration::from_secs(1_800),
             tool: Duration::from_secs(600),
             stuck: Duration::from_secs(15),

@@ -16,7 +16,11 @@ impl NanoUsd {
     }
 
     /// Dollars as a person writes them, rounded to a billionth; what is no amount is nothing.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is clamped as it is cast")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is clamped as it is cast"
+    )]
     pub fn from_usd(usd: f64) -> Self {
         Self((usd * 1e9).round() as u64)
     }
@@ -103,7 +107,8 @@ impl Price {
         const MILLION: u128 = 1_000_000;
         let part = |tokens: u64, price: NanoUsd| u128::from(tokens) * u128::from(price.0);
         let fresh = usage.input.saturating_sub(usage.cached);
-        let cost = part(fresh, self.input) + part(usage.cached, self.cached) + part(usage.output, self.output);
+        let cost =
+            part(fresh, self.input) + part(usage.cached, self.cached) + part(usage.output, self.output);
         NanoUsd(u64::try_from(cost.div_ceil(MILLION)).unwrap_or(u64::MAX))
     }
 }

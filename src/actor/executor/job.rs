@@ -190,7 +190,7 @@ async fn granted(services: &Services, job: &Job, change: Option<FileChange>) -> 
             Ok(()) => true,
             Err(error) => {
                 // The run goes on from what the log has.
-                let _ = job.report_to.cast(RunMsg::StoreFailed(Arc::new(error)));
+                let _ = job.report_to.cast(RunMsg::StoreFailed(error));
                 false
             }
         },

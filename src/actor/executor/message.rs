@@ -80,6 +80,8 @@ pub struct Job {
     pub queued_at: Timestamp,
     /// How often what it touches had moved.
     pub moves: u8,
+    /// What its work is traced in.
+    pub span: tracing::Span,
 }
 
 impl std::fmt::Debug for Job {

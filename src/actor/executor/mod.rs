@@ -15,6 +15,8 @@ use tokio_util::{
     task::TaskTracker,
 };
 
+use tracing::Instrument;
+
 use super::Services;
 use crate::domain::{
     id::{CallId, RunId},
@@ -99,8 +101,9 @@ impl Executor {
         while let Some(ticket) = queue.schedule.start_next() {
             let Some(job) = queue.take(ticket) else { continue };
             queue.running.insert(ticket, (job.run, job.call.id.clone()));
+            let span = job.span.clone();
             let work = job::run(self.services.clone(), me.clone(), ticket, job, self.cancel.clone());
-            self.jobs.spawn(work);
+            self.jobs.spawn(work.instrument(span));
         }
         metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_WAITING).set(count(queue.schedule.waiting()));
         metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_RUNNING).set(count(queue.schedule.running()));

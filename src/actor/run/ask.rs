@@ -1,13 +1,12 @@
 //! One model request, as a task that reports back.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
 use ractor::ActorRef;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{RunActor, RunMsg, RunState, judge};
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
         usage::Usage,
     },
     model::{Delta, Model, ModelError, ProposedCall, Request},
-    telemetry::metric,
+    telemetry::{metric, span},
     tool::workspace::Workspace,
 };
 
@@ -35,8 +34,8 @@ struct Asking {
     model: Arc<Model>,
     workspace: Arc<Workspace>,
     offered: Arc<[Arc<str>]>,
-    request: Request,
     cancel: CancellationToken,
+    since: Instant,
 }
 
 /// Sends the request of `turn` once `not_before` has come, and reports what came of it.
@@ -50,8 +49,9 @@ pub(super) fn spawn(
 ) {
     let Some(spec) = state.run.spec().cloned() else { return };
     let services = actor.services.clone();
-    let projection =
-        context::project(&spec, state.run.history(), state.run.history_bytes(), state.model.context_tokens);
+    // The estimate of tokens is rough, and the answer needs room too.
+    let budget = state.model.context_tokens.map(|window| window - window / 5);
+    let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), budget);
     let request = Request {
         model: state.model.wire_name.clone(),
         messages: projection.messages,
@@ -65,27 +65,29 @@ pub(super) fn spawn(
         turn,
         model: state.model.clone(),
         workspace: state.workspace.clone(),
-        cancel: actor.cancel.child_token(),
+        cancel: actor.cancel.clone(),
         services,
         offered: state.tools.names.clone(),
-        request,
+        since: Instant::now(),
     };
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
-    let cancel = asking.cancel.clone();
-    tokio::spawn(async move {
+    let cancel = actor.cancel.clone();
+    let span = span::model_request(&asking.model.name, turn);
+    let work = async move {
         let asked = async {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            asking.ask(attempt).await
+            Asking { since: Instant::now(), ..asking }.ask(request, attempt).await
         };
         // Whoever cancels does not want to know; a provider that does not heed it is dropped.
         if let Some(input) = cancel.run_until_cancelled(asked).await {
             // The run may have ended meanwhile.
             let _ = me.cast(RunMsg::Report(input, None));
         }
-    });
+    };
+    tokio::spawn(work.instrument(span));
 }
 
 /// A call of a tool that this process does not have is answered at once.
@@ -102,22 +104,13 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(self, attempt: u32) -> Input {
+    async fn ask(self, request: Request, attempt: u32) -> Input {
         let turn = self.turn;
-        let since = Instant::now();
         // A provider that panics is a fault of the provider: the run goes on with a retry.
-        let limit = self.services.settings.turn;
-        let answer = std::panic::AssertUnwindSafe(self.answer()).catch_unwind();
-        let answer = match tokio::time::timeout(limit, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => {
-                Err(error(FaultClass::Transient, "the model provider failed in a way that it should not"))
-            }
-            Err(_) => {
-                Err(error(FaultClass::Timeout, &format!("no whole answer within {} s", limit.as_secs())))
-            }
-        };
-        let duration = since.elapsed();
+        let answer = AssertUnwindSafe(self.answer(request)).catch_unwind().await.unwrap_or_else(|_| {
+            Err(error(FaultClass::Transient, "the model provider failed in a way that it should not"))
+        });
+        let duration = self.since.elapsed();
         let outcome = answer.as_ref().err().map_or("ok", |error| error.class.as_str());
         metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
@@ -132,29 +125,53 @@ impl Asking {
         }
     }
 
-    async fn answer(&self) -> Result<Answer, ModelError> {
-        if let Err(fault) = message::validate(&self.request.messages) {
+    async fn answer(&self, request: Request) -> Result<Answer, ModelError> {
+        if let Err(fault) = message::validate(&request.messages) {
             return Err(error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}")));
         }
-        let stall = self.services.settings.stall;
-        let mut deltas = self.model.provider.stream(self.request.clone(), self.cancel.clone());
+        let settings = &self.services.settings;
+        let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
+        let mut silence = settings.first_token.unwrap_or(settings.stall);
         loop {
-            let delta = tokio::time::timeout(stall, deltas.next()).await.map_err(|_| {
-                error(FaultClass::Stall, &format!("the model said nothing for {} s", stall.as_secs()))
-            })?;
-            match delta {
-                Some(Ok(delta)) => {
-                    self.show(&delta);
-                    if let Some(stop) = answer.take(delta) {
-                        answer.stop = Some(stop);
-                        return Ok(answer);
-                    }
-                }
-                Some(Err(error)) => return Err(error),
-                None => return Err(error(FaultClass::Transient, "the answer broke off")),
+            let Some(delta) = self.within(silence, deltas.next()).await? else {
+                return Err(error(FaultClass::Transient, "the answer broke off"));
+            };
+            let delta = delta?;
+            if answer.is_silent() {
+                metrics::histogram!(metric::MODEL_FIRST_TOKEN_SECONDS)
+                    .record(self.since.elapsed().as_secs_f64());
+            }
+            silence = settings.stall;
+            self.show(&delta);
+            if let Some(stop) = answer.take(delta) {
+                answer.stop = Some(stop);
+                return Ok(answer);
             }
         }
+    }
+
+    /// Waits for the model's next word for as long as it may be silent and the request may take.
+    async fn within<T>(&self, silence: Duration, word: impl Future<Output = T>) -> Result<T, ModelError> {
+        let settings = &self.services.settings;
+        let now = Instant::now();
+        let end = self.since + settings.turn;
+        let limit = end.min(now + silence);
+        let mut word = std::pin::pin!(word);
+        if now + settings.stall_warn < limit {
+            if let Ok(word) = timeout_at(now + settings.stall_warn, &mut word).await {
+                return Ok(word);
+            }
+            tracing::warn!(run.id = %self.run, seconds = settings.stall_warn.as_secs(), "the model is silent");
+        }
+        timeout_at(limit, word).await.map_err(|_| {
+            if limit == end {
+                let message = format!("no whole answer within {} s", settings.turn.as_secs());
+                error(FaultClass::Timeout, &message)
+            } else {
+                error(FaultClass::Stall, &format!("the model said nothing for {} s", silence.as_secs()))
+            }
+        })
     }
 
     /// Shows what comes to whoever watches.
@@ -183,6 +200,10 @@ struct Answer {
 }
 
 impl Answer {
+    const fn is_silent(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
+    }
+
     fn take(&mut self, delta: Delta) -> Option<Stop> {
         match delta {
             Delta::Text(more) if self.text.is_empty() => self.text = more,
@@ -207,7 +228,9 @@ impl Answer {
             reasoning: (!self.reasoning.is_empty()).then(|| self.reasoning.into()),
             calls: self.calls.into_iter().map(|call| judge.judge(call)).collect(),
             stop: self.stop.unwrap_or(Stop::Error),
-            usage: self.usage,
+            usage: self
+                .usage
+                .map(|usage| Usage { cost: asking.model.price.map(|price| price.of(&usage)), ..usage }),
             duration,
         }
     }

@@ -1,7 +1,5 @@
 //! What a run actor is told.
 
-use std::sync::Arc;
-
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
@@ -42,5 +40,5 @@ pub enum RunMsg {
     /// From the supervisor: stop where you are as soon as what runs has stopped.
     Interrupt,
     /// From a task that waited for the disk in vain.
-    StoreFailed(Arc<StoreError>),
+    StoreFailed(StoreError),
 }

@@ -15,9 +15,12 @@ use super::{Services, executor::ExecutorMsg, supervisor::RootMsg};
 use crate::{
     domain::{
         event::{InputKind, RestartCause},
+        id::RunId,
         run::{Input, Run},
     },
     model::Model,
+    store::StoreError,
+    telemetry::span,
     tool::workspace::Workspace,
 };
 
@@ -42,6 +45,7 @@ pub struct RunActor {
     cancel: CancellationToken,
     /// Fires when this actor ends, however it ends.
     _cancel_on_end: DropGuard,
+    span: tracing::Span,
 }
 
 /// What a run actor is started with.
@@ -70,9 +74,15 @@ pub struct RunState {
 
 impl RunActor {
     /// A run that reports its end to `supervisor`.
-    pub fn new(services: Arc<Services>, supervisor: ActorRef<RootMsg>, ended: Arc<AtomicBool>) -> Self {
+    pub fn new(
+        run: RunId,
+        services: Arc<Services>,
+        supervisor: ActorRef<RootMsg>,
+        ended: Arc<AtomicBool>,
+    ) -> Self {
         let cancel = CancellationToken::new();
-        Self { services, supervisor, ended, _cancel_on_end: cancel.clone().drop_guard(), cancel }
+        let span = span::run(run);
+        Self { services, supervisor, ended, _cancel_on_end: cancel.clone().drop_guard(), cancel, span }
     }
 }
 
@@ -96,20 +106,26 @@ impl Actor for RunActor {
             // Whatever is still in the mailbox comes too late; the sender sees its port close.
             return Ok(());
         }
+        Ok(self.span.in_scope(|| self.take(&me, state, message))?)
+    }
+}
+
+impl RunActor {
+    fn take(&self, me: &ActorRef<RunMsg>, state: &mut RunState, message: RunMsg) -> Result<(), StoreError> {
         match message {
-            RunMsg::Begin(input) => self.report(&me, state, input)?,
-            RunMsg::Ask(input, reply) => self.ask(&me, state, input, reply)?,
+            RunMsg::Begin(input) => self.report(me, state, input)?,
+            RunMsg::Ask(input, reply) => self.ask(me, state, input, reply)?,
             RunMsg::Report(input, taken) => {
-                self.report(&me, state, input)?;
+                self.report(me, state, input)?;
                 // Whoever waits for this may be gone.
                 taken.map(|taken| taken.send(()));
             }
-            RunMsg::Granted { call, change, go } => self.granted(&me, state, call, change, go)?,
-            RunMsg::Executor(executor) => self.use_executor(&me, state, executor),
-            RunMsg::CheckTime => self.check_time(&me, state)?,
-            RunMsg::Drain => self.drain(&me, state)?,
-            RunMsg::Interrupt => self.interrupt(&me, state)?,
-            RunMsg::StoreFailed(error) => return Err(error.into()),
+            RunMsg::Granted { call, change, go } => self.granted(me, state, call, change, go)?,
+            RunMsg::Executor(executor) => self.use_executor(me, state, executor),
+            RunMsg::CheckTime => self.check_time(me, state)?,
+            RunMsg::Drain => self.drain(me, state)?,
+            RunMsg::Interrupt => self.interrupt(me, state)?,
+            RunMsg::StoreFailed(error) => return Err(error),
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{
         run::{Effect, EffectId, Input, Phase, Refused},
     },
     store::{StoreError, Ticket},
-    telemetry::metric,
+    telemetry::{metric, span},
 };
 
 /// What a run has under way.
@@ -86,7 +86,7 @@ impl RunActor {
                 // The asker may have hung up.
                 Ok(()) => drop(reply.send(Ok(seq))),
                 // A reply port that closes unanswered says that nothing came of it.
-                Err(error) => drop(me.cast(RunMsg::StoreFailed(Arc::new(error)))),
+                Err(error) => drop(me.cast(RunMsg::StoreFailed(error))),
             }
         });
         Ok(())
@@ -163,9 +163,10 @@ impl RunActor {
                         access: decision.access.clone().into(),
                         tool: tool.clone(),
                         workspace: state.workspace.clone(),
-                        cancel: self.cancel.child_token(),
+                        cancel: self.cancel.clone(),
                         queued_at: self.services.clock.now(),
                         moves: 0,
+                        span: span::tool_call(&call.id, &call.name),
                         call,
                         decision,
                         doubt,

@@ -155,7 +155,7 @@ impl Shard {
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();
-        let actor = RunActor::new(self.services.clone(), self.root.clone(), life.ended.clone());
+        let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
         let (model, executor) = (model.clone(), lives.executor.clone());
         let args = RunArgs { run, model, workspace, tools, executor };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {

@@ -82,7 +82,10 @@ impl Open {
 fn claim(folder: &str) -> Option<File> {
     let file = File::open(folder).ok()?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        tracing::warn!(folder, "another process works in this workspace: its changes and ours are not in one queue");
+        tracing::warn!(
+            folder,
+            "another process works in this workspace: its changes and ours are not in one queue"
+        );
         // Shared, so that a third process notices when the first has gone.
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
     }
