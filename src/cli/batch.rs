@@ -16,12 +16,13 @@ use super::{
     args::{TaskArgs, WorkArgs},
     progress::{Progress, ProgressMode, Reporter},
     signals::Signals,
-    start::{check_policy, say, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
     app::{
         batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
+        herder::Herder,
         input::{self, InputTask, Selection, Source, repeated},
     },
     config::Flag,
@@ -186,8 +187,9 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
     };
+    Herder::check(&context.config, tasks.iter().map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
     if args.dry_run {
-        return dry_run(&args, &context, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
+        return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
     let offered = offered(&tasks);
     let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
@@ -248,7 +250,6 @@ fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> 
 
 async fn dry_run(
     args: &BatchArgs,
-    context: &Context,
     folder: Option<&Path>,
     out: Option<&Path>,
     tasks: &[InputTask],
@@ -258,7 +259,6 @@ async fn dry_run(
     let journal = Journal::peek(folder, out).await?;
     let plan = journal.plan(tasks, chosen, options)?;
     journal.state.close().await;
-    check_policy(&context.config)?;
     let mut output = Output::stdout();
     let line = if args.json {
         serde_json::json!({

@@ -23,7 +23,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder demo try
   cat try/workspace/CHANGELOG.md
   herder ls --state try/results.jsonl.state
-  herder show task-01 --messages --state try/results.jsonl.state";
+  herder show todo-01 --messages --state try/results.jsonl.state";
 
 /// Flags of `herder demo`.
 #[derive(Clone, Debug, Args)]

@@ -135,7 +135,9 @@ fn describe(event: &Event) -> (Tone, String) {
             let tone = if result.ok { Tone::Good } else { Tone::Bad };
             (tone, format!("{} {verdict}: {}", result.call, quote(&result.output)))
         }
-        Event::TurnEnd(end) => (Tone::Dim, format!("{} calls", end.calls)),
+        Event::TurnEnd(end) => {
+            (Tone::Dim, format!("{} {}", end.calls, if end.calls == 1 { "call" } else { "calls" }))
+        }
         Event::InputQueued(input) => {
             let when = match input.when {
                 InputKind::Steer => "steer",

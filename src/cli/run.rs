@@ -89,6 +89,7 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let _metrics = serve_metrics(args.work.metrics)?;
     let text = task_text(&args)?;
     let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    Herder::check(&context.config, [&*spec.model])?;
     let folder = context.state_folder()?;
     let state = State::to_write(&folder, context.config.store.durability)?;
     let herder = Herder::start(&context.config, state, [&*spec.model]).await?;

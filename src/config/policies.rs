@@ -1,6 +1,9 @@
 //! Finds a policy by name or file. The built-in ones are files like any other, carried in the program.
 
-use std::{io, ops::Range, path::Path};
+use std::{borrow::Cow, io, ops::Range, path::Path};
+
+use serde::{Deserialize, de::IgnoredAny};
+use toml::Spanned;
 
 use crate::domain::policy::Policy;
 
@@ -42,16 +45,29 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Reads a built-in policy by its name, or else a file.
+/// Reads a built-in policy by its name, or else a file, for these tools.
 ///
 /// # Errors
-/// There is no such file, or it holds no policy.
-pub fn load(name_or_file: &str) -> Result<Policy, PolicyError> {
+/// There is no such file, it holds no policy, or a rule names another tool.
+pub fn load(name_or_file: &str, tools: &[&str]) -> Result<Policy, PolicyError> {
+    let text = text(name_or_file)?;
+    let policy = parse(name_or_file, &text)?;
+    match policy.unknown_tools(tools).first() {
+        None => Ok(policy),
+        Some(unknown) => Err(PolicyError::Invalid {
+            file: name_or_file.to_owned(),
+            line: line_of_rule(&text, unknown.rule),
+            what: format!("tools: {unknown}; the tools are: {}", tools.join(", ")),
+        }),
+    }
+}
+
+fn text(name_or_file: &str) -> Result<Cow<'static, str>, PolicyError> {
     if let Some(text) = builtin(name_or_file) {
-        return parse(name_or_file, text);
+        return Ok(text.into());
     }
     match std::fs::read_to_string(name_or_file) {
-        Ok(text) => parse(name_or_file, &text),
+        Ok(text) => Ok(text.into()),
         Err(source) if source.kind() == io::ErrorKind::NotFound && !looks_like_file(name_or_file) => {
             Err(PolicyError::Unknown(name_or_file.to_owned()))
         }
@@ -70,14 +86,28 @@ fn looks_like_file(name: &str) -> bool {
 pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
     toml::from_str(text).map_err(|error| {
         let place = error.span().unwrap_or(0..0);
-        let line = text.bytes().take(place.start).filter(|byte| *byte == b'\n').count() + 1;
-        let message = error.message().trim().replace('\n', ", ");
+        let message = error.message().trim().replace('\n', ", ").replace('`', "'");
         let what = match field_at(text, &place) {
-            Some(field) if !message.contains(&format!("`{field}`")) => format!("{field}: {message}"),
+            Some(field) if !message.contains(&format!("'{field}'")) => format!("{field}: {message}"),
             Some(_) | None => message,
         };
-        PolicyError::Invalid { file: file.to_owned(), line, what }
+        PolicyError::Invalid { file: file.to_owned(), line: line_at(text, place.start), what }
     })
+}
+
+/// Where a rule begins; the first rule is 1.
+fn line_of_rule(text: &str, number: usize) -> usize {
+    #[derive(Deserialize)]
+    struct Rules {
+        rule: Vec<Spanned<IgnoredAny>>,
+    }
+    let rules: Option<Rules> = toml::from_str(text).ok();
+    let start = rules.and_then(|rules| Some(rules.rule.get(number.checked_sub(1)?)?.span().start));
+    line_at(text, start.unwrap_or(0))
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// The field whose value starts at `place`.
@@ -105,7 +135,7 @@ mod tests {
     ];
 
     fn verdicts(policy: &str, paths: &[&str]) -> Vec<&'static str> {
-        let policy = load(policy).unwrap();
+        let policy = load(policy, &TOOLS.map(|(name, _)| name)).unwrap();
         let judge = |(tool, effect)| policy.verdict(&Subject { tool, effect, paths }).as_str();
         TOOLS.into_iter().map(judge).collect()
     }
@@ -113,7 +143,7 @@ mod tests {
     #[test]
     fn each_built_in_policy_is_named_like_its_file_and_names_no_unknown_tool() {
         for name in names() {
-            let policy = load(name).unwrap();
+            let policy = load(name, &TOOLS.map(|(name, _)| name)).unwrap();
             assert_eq!(policy.name(), name);
             assert_eq!(policy.unknown_tools(&["read", "list", "grep", "edit", "write"]), []);
         }
@@ -206,7 +236,7 @@ mod tests {
     #[test]
     fn a_name_that_is_no_policy_is_told_which_ones_there_are() {
         for name in ["readonly", "constructor", "__proto__", ""] {
-            let said = load(name).unwrap_err().to_string();
+            let said = load(name, &TOOLS.map(|(name, _)| name)).unwrap_err().to_string();
             let right =
                 "the built-in ones are read-only, edit-workspace, careful, trusted, anything else is a file";
             assert_eq!(said, format!("there is no policy {name:?}: {right}"));

@@ -179,6 +179,9 @@ pub struct CommandTool {
     #[serde(default)]
     pub read_only: bool,
     timeout_s: Option<u64>,
+    /// Where it is configured, for errors.
+    #[serde(skip)]
+    pub place: String,
 }
 
 impl CommandTool {

@@ -38,8 +38,17 @@ pub fn beside(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Results that were not made from a journal are not written over.
+/// Whether OUT can be a file of results. Those that were not made from a journal are not written over.
 fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
+    if let Some(out) = out {
+        let refuse = |what| Err(BatchError::OutPlace { out: out.display().to_string(), what });
+        if out.is_dir() {
+            return refuse("is a folder; name a file for the results");
+        }
+        if out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            return refuse("its folder does not exist; create it, or name a file in another");
+        }
+    }
     if let (Some(out), Some(folder)) = (out, folder)
         && !folder.join("log.db").exists()
         && out.metadata().is_ok_and(|facts| facts.len() > 0)
