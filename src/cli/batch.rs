@@ -15,6 +15,7 @@ use super::{
     Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs},
     progress::{Progress, ProgressMode, Reporter},
+    render::counted,
     signals::Signals,
     start::{say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
@@ -328,7 +329,8 @@ impl Shown {
         self.reporter.finish(&self.progress, self.since.elapsed());
         if report.unfinished > 0 && !self.json {
             let halted = if report.halted { "halted: " } else { "" };
-            say(&format!("{halted}{} tasks are not finished; the same command continues", report.unfinished));
+            let tasks = counted(report.unfinished, "task");
+            say(&format!("{halted}{tasks} not finished; the same command continues"));
         }
     }
 }

@@ -88,8 +88,7 @@ fn results_on_stdout_are_the_only_thing_there_and_go_on_after_their_reader_has_g
     assert_eq!(ended.json().len(), 30);
 
     let args = ["batch", "in.jsonl", "--state", "kept", "-j", "2"];
-    let mut child =
-        place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::with_capacity(1, child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let mut told = String::new();
@@ -118,10 +117,7 @@ fn a_result_has_every_key_and_echoes_labels_and_meta() {
     assert_eq!(sorted(keys), sorted(wanted.split_whitespace().collect()));
     assert_eq!(results[0]["labels"], json!({"run": "1", "team": "x"}));
     assert_eq!(results[0]["meta"], json!({"row": 7}));
-    assert_eq!(
-        results[0]["usage"],
-        json!({"input": 10, "output": 4, "cached": 0, "estimated": false})
-    );
+    assert_eq!(results[0]["usage"], json!({"input": 10, "output": 4, "cached": 0, "estimated": false}));
 }
 
 #[test]
@@ -131,8 +127,7 @@ fn the_conversation_is_in_the_results_if_it_is_asked_for() {
     let mut one = task("a", json!([call("read", json!({"path": "a.txt"})), {"text": "read"}]));
     one["system"] = json!("Be brief.");
     place.tasks("in.jsonl", &[one]);
-    let results =
-        place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--include", "messages"]).expect(0);
+    let results = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--include", "messages"]).expect(0);
     assert_eq!(results.out, "");
     let line = place.results("out.jsonl").remove(0);
     let roles: Vec<&str> = field(line["messages"].as_array().unwrap(), "role");
@@ -148,7 +143,10 @@ fn progress_and_the_summary_can_be_had_as_json() {
     let args = ["batch", "in.jsonl", "-o", "out.jsonl", "--json", "--policy", "trusted"];
     let told = place.herder(&args).expect(0).err;
     let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["total"], &last["ended"], &last["outcomes"]), (&json!(2), &json!(2), &json!({"done": 2})));
+    assert_eq!(
+        (&last["total"], &last["ended"], &last["outcomes"]),
+        (&json!(2), &json!(2), &json!({"done": 2}))
+    );
     assert_eq!(place.herder(&[&args[..], &["--progress", "none"]].concat()).expect(0).err, "");
 }
 

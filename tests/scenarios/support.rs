@@ -187,7 +187,9 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn json_lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+        .collect()
 }
 
 /// A task in the folder `work`.

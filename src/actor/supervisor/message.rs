@@ -42,6 +42,8 @@ pub enum RootMsg {
     CheckStuck(RunId),
     /// From a person: change how many runs have a slot.
     SetMaxLiveRuns(usize),
+    /// Start no more runs; those that have a slot go on to their end.
+    Close,
     /// Start no more runs, let those that run end their turn, then stop.
     Drain(Duration, RpcReplyPort<()>),
     /// The time for draining is up, or nobody wants to wait for it.

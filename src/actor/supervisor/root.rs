@@ -39,6 +39,7 @@ pub(super) struct Tree {
     queue: Admission<Admitted>,
     live: HashMap<RunId, LiveRun>,
     max_live: usize,
+    closed: bool,
     draining: Option<Vec<RpcReplyPort<()>>>,
 }
 
@@ -66,6 +67,7 @@ impl Actor for Root {
             queue: Admission::default(),
             live: HashMap::new(),
             max_live: self.services.settings.max_live_runs,
+            closed: false,
             draining: None,
         })
     }
@@ -87,6 +89,7 @@ impl Actor for Root {
             }
             RootMsg::CheckStuck(_) => {}
             RootMsg::SetMaxLiveRuns(runs) => tree.max_live = runs,
+            RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => {
                 tree.tell_shards(|| ShardMsg::Interrupt);
@@ -227,7 +230,7 @@ impl Root {
 
 impl Tree {
     fn enqueue(&mut self, admitted: Admitted) {
-        if self.draining.is_some() {
+        if self.closed {
             // Its submitter sees the port close: it starts when herder does.
             return;
         }
@@ -255,8 +258,13 @@ impl Tree {
         }
     }
 
-    fn drain(&mut self, me: &ActorRef<RootMsg>, patience: Duration, reply: RpcReplyPort<()>) {
+    fn close(&mut self) {
+        self.closed = true;
         self.queue = Admission::default();
+    }
+
+    fn drain(&mut self, me: &ActorRef<RootMsg>, patience: Duration, reply: RpcReplyPort<()>) {
+        self.close();
         match &mut self.draining {
             Some(waiting) => waiting.push(reply),
             None => {

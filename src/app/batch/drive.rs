@@ -214,8 +214,12 @@ impl Batch {
                     next
                 });
             }
-            if course.halt() == Some(HaltHow::Now) {
-                draining = Some(start_drain(supervisor, Duration::ZERO, stopper.now.clone()));
+            match course.halt() {
+                Some(HaltHow::Now) => {
+                    draining = Some(start_drain(supervisor, Duration::ZERO, stopper.now.clone()));
+                }
+                Some(HaltHow::Soon) => supervisor.close(),
+                None => {}
             }
         }
         drop((live, delays));
