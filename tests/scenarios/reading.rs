@@ -41,7 +41,7 @@ fn a_run_is_shown_in_short_by_its_task_or_the_beginning_of_its_id() {
 
     let data = place.herder(&with_state(&["show", "good", "--json"])).expect(0).json().remove(0);
     assert_eq!(
-        (&data["task_id"], &data["outcome"], &data["phase"]),
+        (&data["id"], &data["outcome"], &data["phase"]),
         (&json!("good"), &json!("done"), &json!("done"))
     );
     let run = data["run"].as_str().unwrap();
@@ -97,7 +97,7 @@ fn runs_are_listed_and_narrowed() {
     assert!(lines.next().unwrap().contains("good") && lines.next().unwrap().contains("bad"), "{table}");
     let listed = |more: &[&str]| {
         let runs = place.herder(&with_state(&[&["ls", "--json"], more].concat())).expect(0).json();
-        field(&runs, "task_id").iter().map(ToString::to_string).collect::<Vec<_>>()
+        field(&runs, "id").iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(listed(&[]), ["good", "bad"]);
     assert_eq!(listed(&["--outcome", "provider_error"]), ["bad"]);
@@ -130,21 +130,27 @@ fn what_is_not_there_is_told() {
 fn a_log_is_read_beside_the_process_that_writes_it() {
     let place = Place::new();
     let waits = "until [ -e go ]; do sleep 0.05; done";
-    place.tasks("in.jsonl", &[bash("waits", waits), bash("queues", "true"), says("quick", "x")]);
+    place.tasks("in.jsonl", &[bash("a", waits), bash("b", waits), says("quick", "x")]);
     let batch = place.start(&["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted"]);
     until("a log", || is_state(&place.path("out.jsonl.state")));
     let show = |task: &str| place.herder(&with_state(&["show", task, "--json"]));
-    until("it acts", || {
-        show("waits").out.contains("acting: bash runs")
-            && show("queues").out.contains("acting: bash waits for its lock or permit")
+    let stands = |task: &str, how: &str| show(task).out.contains(&format!("acting: bash {how}"));
+    let pairs = [("a", "b"), ("b", "a")];
+    let mut held = None;
+    until("one acts and the other waits for it", || {
+        held = pairs
+            .into_iter()
+            .find(|(acts, waits)| stands(acts, "runs") && stands(waits, "waits for its lock or permit"));
+        held.is_some()
     });
-    let shown = show("queues").expect(0).json().remove(0);
+    let (acts, waits) = held.unwrap();
+    let shown = show(waits).expect(0).json().remove(0);
     assert_eq!(shown["waits_for"][0]["tool"], "bash");
     assert_eq!(shown["outcome"], Value::Null);
     let listed = place.herder(&with_state(&["ls"])).expect(0).out;
     assert_eq!(listed.lines().count(), 4, "{listed}");
 
-    let follow = place.command(&with_state(&["events", "waits", "--json", "--follow"]));
+    let follow = place.command(&with_state(&["events", acts, "--json", "--follow"]));
     let mut follow = { follow }.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follow.stdout.take().unwrap());
     let mut seen = String::new();

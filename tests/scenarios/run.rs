@@ -79,7 +79,7 @@ fn a_run_that_cannot_be_is_told_and_leaves_nothing() {
     };
     assert!(
         told(&["run", "x", "--script", "script.json"])
-            .starts_with("herder: script.json:1:8: unknown field 'txt'")
+            .starts_with("herder: script.json:1:7: unknown field 'txt'")
     );
     place.write("script.json", "[]");
     let run = |more: &[&str]| told(&[&["run", "x", "--script", "script.json"], more].concat());
