@@ -105,7 +105,7 @@ impl Herder {
 
 fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, PolicyError> {
     let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
-    policies::load(&config.defaults.policy, &names)
+    policies::load_for(&config.defaults.policy, &names)
 }
 
 fn settings(config: &Config) -> Settings {

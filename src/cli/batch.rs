@@ -175,6 +175,10 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         Selection { only: args.only.clone(), first: args.first, shuffle: args.shuffle.then_some(args.seed) };
     let chosen = selection.choose(&tasks).map_err(UsageError)?;
     let out = (args.output != Path::new("-")).then(|| args.output.clone());
+    if out.as_deref().is_some_and(|out| is_same(out, &args.input)) {
+        let input = args.input.display();
+        return Err(UsageError(format!("{input}: is the input; name another file for the results")).into());
+    }
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
     let options = Options {
         name: args.input.display().to_string(),
@@ -235,6 +239,10 @@ fn exit(report: &Report, signal: Option<Exit>) -> Exit {
         Some(_) | None if report.halted => Exit::Halted,
         Some(_) | None => Exit::NotDone,
     }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> {

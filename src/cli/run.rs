@@ -114,9 +114,11 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
             }
         }
     };
+    let mut done = submitted.done;
     let end = tokio::select! {
         end = watch.follow(feed, live, run) => end?,
-        () = stopping => None,
+        // Its last turn may have been the one that it was let end.
+        () = stopping => done.try_recv().ok().and_then(|ended| ended.end).map(Arc::unwrap_or_clone),
     };
     herder.supervisor.drain(Duration::ZERO).await;
     herder.close().await;

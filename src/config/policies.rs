@@ -45,11 +45,19 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Reads a built-in policy by its name, or else a file, for these tools.
+/// Reads a built-in policy by its name, or else a file.
 ///
 /// # Errors
-/// There is no such file, it holds no policy, or a rule names another tool.
-pub fn load(name_or_file: &str, tools: &[&str]) -> Result<Policy, PolicyError> {
+/// There is no such file, or it holds no policy.
+pub fn load(name_or_file: &str) -> Result<Policy, PolicyError> {
+    parse(name_or_file, &text(name_or_file)?)
+}
+
+/// As [`load`], for a process that has these tools.
+///
+/// # Errors
+/// As [`load`]; or a rule names a tool that is not there, so that it would silently do nothing.
+pub fn load_for(name_or_file: &str, tools: &[&str]) -> Result<Policy, PolicyError> {
     let text = text(name_or_file)?;
     let policy = parse(name_or_file, &text)?;
     match policy.unknown_tools(tools).first() {
@@ -135,7 +143,7 @@ mod tests {
     ];
 
     fn verdicts(policy: &str, paths: &[&str]) -> Vec<&'static str> {
-        let policy = load(policy, &TOOLS.map(|(name, _)| name)).unwrap();
+        let policy = load(policy).unwrap();
         let judge = |(tool, effect)| policy.verdict(&Subject { tool, effect, paths }).as_str();
         TOOLS.into_iter().map(judge).collect()
     }
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn each_built_in_policy_is_named_like_its_file_and_names_no_unknown_tool() {
         for name in names() {
-            let policy = load(name, &TOOLS.map(|(name, _)| name)).unwrap();
+            let policy = load(name).unwrap();
             assert_eq!(policy.name(), name);
             assert_eq!(policy.unknown_tools(&["read", "list", "grep", "edit", "write"]), []);
         }
@@ -236,7 +244,7 @@ mod tests {
     #[test]
     fn a_name_that_is_no_policy_is_told_which_ones_there_are() {
         for name in ["readonly", "constructor", "__proto__", ""] {
-            let said = load(name, &TOOLS.map(|(name, _)| name)).unwrap_err().to_string();
+            let said = load(name).unwrap_err().to_string();
             let right =
                 "the built-in ones are read-only, edit-workspace, careful, trusted, anything else is a file";
             assert_eq!(said, format!("there is no policy {name:?}: {right}"));

@@ -60,7 +60,7 @@ fn every_mistake_of_an_input_is_told_with_its_line_and_field() {
             "herder: in.jsonl:13: model: no model is called \"clever\"; want scripted:NAME, openai:NAME, or a \
              [models.NAME] table of the configuration (there are none)",
             "herder: in.jsonl:14: model: is missing; name one here, by --model or in [defaults]",
-            "herder: in.jsonl:15: limits: invalid type: floating point '0.5', expected u32",
+            "herder: in.jsonl:15: limits: invalid type: floating point '0.5', expected a whole number, 0 or more",
             "herder: in.jsonl:16: skills: is not supported by this version yet; leave it out",
         ],
     );
@@ -199,6 +199,36 @@ fn an_output_that_cannot_be_is_told_before_anything_runs() {
         assert_eq!(ended.err, told);
     }
     assert_eq!(place.names(), ["in.jsonl", "work"]);
+}
+
+#[test]
+fn what_is_no_file_of_results_is_not_replaced() {
+    let place = Place::new();
+    place.tasks("in.jsonl", &[says("a", "x")]);
+    let pipe = place.path("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let ended = place.herder(&["batch", "in.jsonl", "-o", "pipe"]).expect(2);
+    assert_eq!(ended.err, "herder: pipe: is no regular file; name one, or - for stdout\n");
+    let input = place.read("in.jsonl");
+    let ended = place.herder(&["batch", "in.jsonl", "-o", "./in.jsonl"]).expect(2);
+    assert_eq!(ended.err, "herder: in.jsonl: is the input; name another file for the results\n");
+    assert_eq!(
+        (place.read("in.jsonl"), place.names()),
+        (input, ["in.jsonl", "pipe", "work"].map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
+fn a_link_to_the_results_stays_a_link() {
+    let place = Place::new();
+    place.tasks("in.jsonl", &[says("a", "x")]);
+    place.write("work/real.jsonl", "");
+    std::os::unix::fs::symlink("work/real.jsonl", place.path("out.jsonl")).unwrap();
+    for _ in 0..2 {
+        place.herder(&["batch", "in.jsonl", "-o", "out.jsonl"]).expect(0);
+        assert!(place.path("out.jsonl").is_symlink());
+        assert_eq!(place.results("work/real.jsonl").len(), 1);
+    }
 }
 
 fn ids(ended: Ended) -> Vec<String> {

@@ -129,6 +129,18 @@ fn a_signal_ends_the_command_and_leaves_no_process() {
 }
 
 #[test]
+fn a_run_that_ends_with_its_turn_is_done_in_spite_of_a_signal() {
+    let place = place(&json!([{"text": "Hello.", "delay_ms": 1_000}]));
+    let run = place.start(&[&RUN[..], &["--quiet"]].concat());
+    until("it thinks", || {
+        place.herder(&["events", "--all", "--json", "--state", "runs"]).out.contains("\"turn_start\"")
+    });
+    run.signal(Signal::INT);
+    assert_eq!(run.wait(), Some(0));
+    assert_eq!(place.read("out.txt"), "Hello.\n");
+}
+
+#[test]
 fn runs_are_kept_in_the_users_state_folder_if_none_is_named() {
     let place = place(&json!([{"text": "hi"}]));
     let mut command = place.command(&["run", "x", "--script", "script.json", "--quiet"]);

@@ -42,21 +42,32 @@ pub fn beside(out: &Path) -> PathBuf {
 fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
     if let Some(out) = out {
         let refuse = |what| Err(BatchError::OutPlace { out: out.display().to_string(), what });
-        if out.is_dir() {
-            return refuse("is a folder; name a file for the results");
+        match out.metadata() {
+            Ok(facts) if facts.is_dir() => return refuse("is a folder; name a file for the results"),
+            // It would be replaced, which does no good to a device.
+            Ok(facts) if !facts.is_file() => return refuse("is no regular file; name one, or - for stdout"),
+            Ok(_) | Err(_) => {}
         }
         if out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
             return refuse("its folder does not exist; create it, or name a file in another");
         }
     }
-    if let (Some(out), Some(folder)) = (out, folder)
-        && !folder.join("log.db").exists()
-        && out.metadata().is_ok_and(|facts| facts.len() > 0)
-    {
-        let (out, journal) = (out.display().to_string(), folder.display().to_string());
-        return Err(BatchError::OutWithoutJournal { out, journal });
+    match folder {
+        Some(folder) if !folder.join("log.db").exists() => check_out_is_empty(folder, out),
+        Some(_) | None => Ok(()),
     }
-    Ok(())
+}
+
+fn check_out_is_empty(folder: &Path, out: Option<&Path>) -> Result<(), BatchError> {
+    match out {
+        Some(out) if out.metadata().is_ok_and(|facts| facts.len() > 0) => {
+            Err(BatchError::OutWithoutJournal {
+                out: out.display().to_string(),
+                journal: folder.display().to_string(),
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl Journal {
@@ -74,7 +85,7 @@ impl Journal {
             Some(folder) => State::to_write(folder, durability)?,
             None => State::in_memory(),
         };
-        Self::of(state, folder).await
+        Self::of(state, folder, out).await
     }
 
     /// Looks at the journal in `folder` without changing anything; if there is none, it is empty.
@@ -87,10 +98,10 @@ impl Journal {
             Some(folder) if folder.join("log.db").exists() => State::to_read(folder)?,
             Some(_) | None => State::in_memory(),
         };
-        Self::of(state, folder).await
+        Self::of(state, folder, out).await
     }
 
-    async fn of(state: State, folder: Option<&Path>) -> Result<Self, BatchError> {
+    async fn of(state: State, folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
         let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
@@ -107,6 +118,9 @@ impl Journal {
             [one] => (one.id, false),
             many => return Err(other(format!("{} batches", many.len()))),
         };
+        if let (true, Some(folder)) = (is_new, folder) {
+            check_out_is_empty(folder, out)?;
+        }
         let mut latest: BTreeMap<Arc<str>, RunRecord> = BTreeMap::new();
         for record in state.store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
             let Some(task) = record.task_id.clone() else { continue };

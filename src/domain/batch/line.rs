@@ -243,6 +243,11 @@ impl<'a> Fields<'a> {
 fn json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).replace('`', "'");
+    let text = match text.rsplit_once(", expected ") {
+        Some((what, "u32" | "u64")) => format!("{what}, expected a whole number, 0 or more"),
+        Some((what, "i32")) => format!("{what}, expected a whole number"),
+        Some(_) | None => text,
+    };
     if error.is_data() { text } else { format!("not JSON at column {}: {text}", error.column()) }
 }
 
