@@ -211,14 +211,14 @@ mod tests {
         let cases = [
             (
                 "name = \"x\"\n[[rule]]\ndecision = \"alow\"",
-                "p.toml:3: decision: unknown variant `alow`, expected one of `allow`, `ask`, `deny`",
+                "p.toml:3: decision: unknown variant 'alow', expected one of 'allow', 'ask', 'deny'",
             ),
             (
                 "name = \"x\"\n[[rule]]\ndecision = \"deny\"\ntool = []",
-                "p.toml:4: unknown field `tool`, expected one of `tools`, `effect`, `path`, `decision`, `reason`",
+                "p.toml:4: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'decision', 'reason'",
             ),
-            ("name = \"x\"\n\n[[rule]]\ntools = [\"read\"]", "p.toml:3: missing field `decision`"),
-            ("[[rule]]\ndecision = \"deny\"", "p.toml:1: missing field `name`"),
+            ("name = \"x\"\n\n[[rule]]\ntools = [\"read\"]", "p.toml:3: missing field 'decision'"),
+            ("[[rule]]\ndecision = \"deny\"", "p.toml:1: missing field 'name'"),
             (
                 "name = \"x\"\n[[rule]]\neffect = \"reed\"\ndecision = \"deny\"",
                 "p.toml:3: effect: expected \"read\", \"write\" or \"outside\", or a list of them",
