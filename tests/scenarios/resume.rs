@@ -193,6 +193,17 @@ fn a_changed_line_of_a_run_that_was_killed_starts_again_and_its_old_run_is_ended
 }
 
 #[test]
+fn a_changed_line_that_is_not_chosen_stays_stale() {
+    let place = Place::new();
+    place.tasks("in.jsonl", &[says("a", "x"), says("b", "y")]);
+    place.herder(&BATCH).expect(0);
+    place.tasks("in.jsonl", &[says("a", "changed"), says("b", "y"), says("c", "z")]);
+    place.herder(&[&BATCH[..], &["--only", "c"]].concat()).expect(0);
+    let ended = place.herder(&BATCH).expect(4);
+    assert!(ended.err.contains("1 line changed since the journal was written (\"a\")"), "{}", ended.err);
+}
+
+#[test]
 fn spelling_a_line_differently_changes_nothing() {
     let place = Place::new();
     place.write("in.jsonl", r#"{"id":"a","task":"x","workspace":"work","script":[{"text":"hé"}]}"#);

@@ -1,7 +1,7 @@
 //! The journal of a batch: which tasks it has, and what is of record of their runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -173,23 +173,33 @@ impl Journal {
         Ok(plan)
     }
 
-    /// Records the batch and its tasks; returns once that is on disk.
+    /// The hash of each line that is of record, by its task.
+    pub fn hashes(&self) -> BTreeMap<&str, &str> {
+        self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect()
+    }
+
+    /// Records the batch and its tasks; returns once that is on disk. A line that changed stays stale until its task is
+    /// chosen.
     ///
     /// # Errors
     /// The log did not take it.
     pub async fn record(
         &mut self,
         tasks: &[InputTask],
+        chosen: &[usize],
         options: &Options,
         clock: &dyn Clock,
     ) -> Result<(), BatchError> {
         let store: &Arc<dyn EventStore> = &self.state.store;
-        let hashes: BTreeMap<&str, &str> =
-            self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect();
+        let hashes = self.hashes();
+        let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
         let changed: Vec<TaskRecord> = tasks
             .iter()
-            .filter(|task| hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash))
-            .map(|task| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
+            .enumerate()
+            .filter(|(place, task)| {
+                hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash && chosen.contains(place))
+            })
+            .map(|(_, task)| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
             .collect();
         if !self.is_new && changed.is_empty() {
             return Ok(());

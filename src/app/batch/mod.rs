@@ -14,6 +14,7 @@ use crate::domain::{
 mod drive;
 mod journal;
 mod line;
+mod rebuild;
 mod results;
 
 pub use drive::{Batch, Stop, Stopper};
