@@ -193,6 +193,26 @@ fn a_changed_line_of_a_run_that_was_killed_starts_again_and_its_old_run_is_ended
 }
 
 #[test]
+fn a_kill_between_two_attempts_does_not_use_the_second_one_up() {
+    let place = Place::new();
+    let drops: Vec<Value> = (0..5).map(|_| json!({"fault": "drop"})).collect();
+    place.tasks("in.jsonl", &[task("weak", json!(drops))]);
+    let batch_args = [&BATCH[..], &["--retries", "1"]].concat();
+    let batch = place.start(&batch_args);
+    until("a log", || is_state(&place.path("out.jsonl.state")));
+    until("the first attempt has failed", || {
+        place.herder(&["events", "--all", "--json", "--state", "out.jsonl.state"]).out.contains("\"run_end\"")
+    });
+    batch.kill();
+    place.herder(&batch_args).expect(1);
+    let results = place.results("out.jsonl");
+    assert_eq!((results.len(), &results[0]["attempt"]), (1, &json!(2)));
+    let events = place.events("out.jsonl.state").len();
+    place.herder(&batch_args).expect(1);
+    assert_eq!(place.events("out.jsonl.state").len(), events, "no attempt is left");
+}
+
+#[test]
 fn a_changed_line_that_is_not_chosen_stays_stale() {
     let place = Place::new();
     place.tasks("in.jsonl", &[says("a", "x"), says("b", "y")]);

@@ -85,7 +85,7 @@ pub struct Batch {
 struct Next {
     task: usize,
     attempt: u32,
-    /// Attempts that this command made before.
+    /// Attempts before it that count towards its retries.
     made: u32,
     how: How,
 }
@@ -297,13 +297,13 @@ fn in_order(plan: &Plan) -> VecDeque<Next> {
     let resume = plan.resume.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
-        made: 0,
+        made: one.made,
         how: How::Resume(one.run),
     });
     let start = plan.start.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
-        made: 0,
+        made: one.made,
         how: How::Start(one.predecessor),
     });
     resume.chain(start).collect()

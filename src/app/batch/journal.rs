@@ -163,7 +163,7 @@ impl Journal {
                 }),
             })
             .collect();
-        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed);
+        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed, options.retries);
         let mut plan = plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })?;
         // The plan follows the input; tasks start in the order in which they were chosen.
         let order: BTreeMap<usize, usize> =

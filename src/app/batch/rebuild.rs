@@ -124,7 +124,7 @@ pub(super) async fn submit_changed(
     let hashes = journal.hashes();
     let mut last = None;
     for start in std::mem::take(&mut plan.start) {
-        let Start { task: place, attempt, predecessor } = start;
+        let Start { task: place, attempt, predecessor, made } = start;
         let changed = tasks.get(place).filter(|task| {
             predecessor.is_some() && hashes.get(&*task.id).is_some_and(|hash| *hash != task.hash)
         });
@@ -136,7 +136,7 @@ pub(super) async fn submit_changed(
         match submitted {
             Some(facts) => {
                 last = Some(store.append(run, Seq::START, &facts)?);
-                plan.resume.push(Resume { task: place, run, attempt });
+                plan.resume.push(Resume { task: place, run, attempt, made });
             }
             None => plan.start.push(start),
         }
