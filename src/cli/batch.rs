@@ -205,8 +205,8 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
     let supervisor = batch.herder().supervisor.clone();
+    let (tell, mut told) = mpsc::unbounded_channel();
     let report = {
-        let (tell, mut told) = mpsc::unbounded_channel();
         let run = batch.run(&stopper, move |event| {
             // The receiver lives as long as the batch runs.
             let _ = tell.send(event);
@@ -223,6 +223,10 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
             }
         }
     };
+    // What happened last may have come together with the end.
+    while let Ok(event) = told.try_recv() {
+        shown.take(event);
+    }
     shown.finish(&report);
     Ok(exit(&report, signals.received()))
 }

@@ -77,6 +77,9 @@ fn lay_out(dir: &Path) -> anyhow::Result<()> {
     let taken = match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(UsageError(format!("{} is no folder; name a new one", dir.display())).into());
+        }
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", dir.display())),
     };
     if taken {

@@ -26,6 +26,9 @@ fn the_demo_ends_well_with_every_change_in_its_files() {
 
     let again = place.herder(&["demo", "try"]).expect(2);
     assert_eq!(again.err, "herder: try is not empty; name a new folder\n");
+    place.write("file", "");
+    let file = place.herder(&["demo", "file"]).expect(2);
+    assert_eq!(file.err, "herder: file is no folder; name a new one\n");
 }
 
 #[test]
@@ -147,6 +150,10 @@ fn progress_and_the_summary_can_be_had_as_json() {
         (&last["total"], &last["ended"], &last["outcomes"]),
         (&json!(2), &json!(2), &json!({"done": 2}))
     );
+    // Without a file to write, the end comes right behind the last task's.
+    let told = place.herder(&["batch", "in.jsonl", "--json"]).expect(0).err;
+    let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["ended"], &last["queued"]), (&json!(2), &json!(0)));
     assert_eq!(place.herder(&[&args[..], &["--progress", "none"]].concat()).expect(0).err, "");
 }
 

@@ -37,6 +37,8 @@ fn every_mistake_of_an_input_is_told_with_its_line_and_field() {
         r#"{"id": "n", "task": "x"}"#.to_owned(),
         r#"{"id": "o", "task": "x", "limits": {"max_turns": 0.5}, "script": []}"#.to_owned(),
         r#"{"id": "p", "task": "x", "skills": ["y"], "script": []}"#.to_owned(),
+        r#"{"id": "q", "task": "x", "script": {"text": "x"}}"#.to_owned(),
+        r#"{"id": "r", "task": "x", "script": [{"fault": "boom"}]}"#.to_owned(),
     ];
     place.write("in.jsonl", lines.join("\n"));
     refused(
@@ -62,6 +64,8 @@ fn every_mistake_of_an_input_is_told_with_its_line_and_field() {
             "herder: in.jsonl:14: model: is missing; name one here, by --model or in [defaults]",
             "herder: in.jsonl:15: limits: invalid type: floating point '0.5', expected a whole number, 0 or more",
             "herder: in.jsonl:16: skills: is not supported by this version yet; leave it out",
+            "herder: in.jsonl:17: script: is neither a list of replies nor the path of a file with one",
+            "herder: in.jsonl:18: script: a fault is \"stall\", \"drop\" or {\"status\": 503}",
         ],
     );
 }

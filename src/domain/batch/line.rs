@@ -232,7 +232,7 @@ impl<'a> Fields<'a> {
             Some(b'"') => self.decode("script", raw).map(ScriptSource::File),
             Some(b'[') => self.decode("script", raw).map(ScriptSource::Inline),
             _ => {
-                self.refuse("script", "is neither; want a list of replies, or the path of a file with one");
+                self.refuse("script", "is neither a list of replies nor the path of a file with one");
                 None
             }
         }
