@@ -1,4 +1,4 @@
-//! The commands that need no run: configuration, completions, help, the demo; and how mistakes end them.
+//! The commands that need no run: configuration, completions, help; and how mistakes end them.
 
 #![expect(clippy::expect_used, reason = "a test that cannot set up its folder has failed")]
 
@@ -96,22 +96,6 @@ fn completions_are_there_for_the_usual_shells() {
         assert_eq!(script.code, Some(0));
         assert!(script.stdout.contains("restart-stale"), "{shell}");
     }
-}
-
-#[test]
-fn the_demo_is_laid_out_once() {
-    let folder = folder();
-    let made = herder(folder.path(), &[], &["demo", "try"]);
-    assert_eq!(made.code, Some(0));
-    assert!(made.stderr.contains("herder batch try/tasks.jsonl"));
-    let tasks = std::fs::read_to_string(folder.path().join("try/tasks.jsonl")).expect("read");
-    assert_eq!(tasks.lines().count(), 50);
-    assert!(folder.path().join("try/workspace/CHANGELOG.md").is_file());
-    let again = herder(folder.path(), &[], &["demo", "try"]);
-    assert_eq!(
-        (again.code, again.stderr.as_str()),
-        (Some(2), "herder: try is not empty; name a new folder\n")
-    );
 }
 
 #[test]

@@ -39,13 +39,24 @@ pub enum StartError {
     Tools(#[from] ToolsError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    #[error("policy {policy:?}: {what}; the tools are: {tools}")]
-    PolicyTool { policy: String, what: String, tools: String },
     #[error("the actors could not be started")]
     Actors(#[source] ractor::SpawnErr),
 }
 
 impl Herder {
+    /// Whether herder could start for tasks that ask these models. Makes and changes nothing.
+    ///
+    /// # Errors
+    /// Something that the configuration names is not to be had.
+    pub fn check<'a>(
+        config: &Config,
+        model_names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), StartError> {
+        policy(config, &tools::toolbox(config, None)?)?;
+        models::models(config, model_names)?;
+        Ok(())
+    }
+
     /// Starts herder over `state`, for tasks that ask these models.
     ///
     /// # Errors
@@ -92,21 +103,9 @@ impl Herder {
     }
 }
 
-/// The policy of a configuration, for these tools.
-///
-/// # Errors
-/// There is none of that name, or it speaks of a tool that is not there.
-pub fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, StartError> {
-    let policy = policies::load(&config.defaults.policy)?;
+fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, PolicyError> {
     let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
-    match policy.unknown_tools(&names).first() {
-        Some(unknown) => Err(StartError::PolicyTool {
-            policy: config.defaults.policy.clone(),
-            what: unknown.to_string(),
-            tools: names.join(", "),
-        }),
-        None => Ok(policy),
-    }
+    policies::load_for(&config.defaults.policy, &names)
 }
 
 fn settings(config: &Config) -> Settings {

@@ -18,9 +18,16 @@ use crate::{
 pub enum ModelsError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("model {name:?}: {source}")]
+    #[error("model {name:?}")]
     Setup { name: String, source: SetupError },
+    #[error(
+        "model {0:?}: there is no key for {OPENAI}; set OPENAI_API_KEY, or OPENAI_BASE_URL if another server is meant"
+    )]
+    NoKey(String),
 }
+
+/// Where OpenAI itself answers.
+const OPENAI: &str = "https://api.openai.com/v1";
 
 /// Sets up the models of these names. Those of one server share its connections.
 ///
@@ -37,6 +44,9 @@ pub fn models<'a>(config: &Config, names: impl IntoIterator<Item = &'a str>) -> 
         let model = config.model(name)?;
         let provider = match model.provider {
             Provider::Scripted => scripted.clone(),
+            Provider::Openai if model.base_url.is_none() && model.api_key.is_none() => {
+                return Err(ModelsError::NoKey(name.to_owned()));
+            }
             Provider::Openai => {
                 let failed = |source| ModelsError::Setup { name: name.to_owned(), source };
                 let client = match &client {
@@ -74,7 +84,7 @@ fn settings(model: &config::Model) -> Settings {
     let headers: BTreeMap<String, String> =
         model.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     Settings {
-        base_url: model.base_url.clone().unwrap_or_default(),
+        base_url: model.base_url.clone().unwrap_or_else(|| OPENAI.to_owned()),
         api_key: Secret::new(model.api_key.as_ref().map_or("", config::Secret::expose)),
         headers,
         extra_body: model.extra_body.clone(),

@@ -20,7 +20,9 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
     #[error(transparent)]
-    Register(#[from] RegisterError),
+    Builtin(#[from] RegisterError),
+    #[error("{place}: command_tools.{name}")]
+    Register { place: String, name: String, source: RegisterError },
     #[error(transparent)]
     Command(#[from] CommandError),
     #[error(transparent)]
@@ -70,7 +72,9 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
             reach: if tool.read_only { Reach::ReadOnly } else { Reach::Anything },
             timeout: tool.timeout(),
         };
-        toolbox.register(Arc::new(CommandTool::new(options, launcher.clone())?))?;
+        toolbox.register(Arc::new(CommandTool::new(options, launcher.clone())?)).map_err(|source| {
+            ToolsError::Register { place: tool.place.clone(), name: name.clone(), source }
+        })?;
     }
     Ok(toolbox)
 }

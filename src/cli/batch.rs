@@ -15,13 +15,15 @@ use super::{
     Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs},
     progress::{Progress, ProgressMode, Reporter},
+    render::counted,
     signals::Signals,
-    start::{check_policy, say, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
     app::{
         batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
+        herder::Herder,
         input::{self, InputTask, Selection, Source, repeated},
     },
     config::Flag,
@@ -173,6 +175,10 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         Selection { only: args.only.clone(), first: args.first, shuffle: args.shuffle.then_some(args.seed) };
     let chosen = selection.choose(&tasks).map_err(UsageError)?;
     let out = (args.output != Path::new("-")).then(|| args.output.clone());
+    if out.as_deref().is_some_and(|out| is_same(out, &args.input)) {
+        let input = args.input.display();
+        return Err(UsageError(format!("{input}: is the input; name another file for the results")).into());
+    }
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
     let options = Options {
         name: args.input.display().to_string(),
@@ -186,8 +192,9 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
     };
+    Herder::check(&context.config, tasks.iter().map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
     if args.dry_run {
-        return dry_run(&args, &context, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
+        return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
     let offered = offered(&tasks);
     let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
@@ -198,8 +205,8 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
     let supervisor = batch.herder().supervisor.clone();
+    let (tell, mut told) = mpsc::unbounded_channel();
     let report = {
-        let (tell, mut told) = mpsc::unbounded_channel();
         let run = batch.run(&stopper, move |event| {
             // The receiver lives as long as the batch runs.
             let _ = tell.send(event);
@@ -216,6 +223,10 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
             }
         }
     };
+    // What happened last may have come together with the end.
+    while let Ok(event) = told.try_recv() {
+        shown.take(event);
+    }
     shown.finish(&report);
     Ok(exit(&report, signals.received()))
 }
@@ -234,6 +245,10 @@ fn exit(report: &Report, signal: Option<Exit>) -> Exit {
     }
 }
 
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
 fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> {
     let tasks = with_rules(&context.config, |rules| input::read(&Source::named(&args.input), rules))??;
     if tasks.is_empty() {
@@ -248,7 +263,6 @@ fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> 
 
 async fn dry_run(
     args: &BatchArgs,
-    context: &Context,
     folder: Option<&Path>,
     out: Option<&Path>,
     tasks: &[InputTask],
@@ -258,7 +272,6 @@ async fn dry_run(
     let journal = Journal::peek(folder, out).await?;
     let plan = journal.plan(tasks, chosen, options)?;
     journal.state.close().await;
-    check_policy(&context.config)?;
     let mut output = Output::stdout();
     let line = if args.json {
         serde_json::json!({
@@ -328,7 +341,8 @@ impl Shown {
         self.reporter.finish(&self.progress, self.since.elapsed());
         if report.unfinished > 0 && !self.json {
             let halted = if report.halted { "halted: " } else { "" };
-            say(&format!("{halted}{} tasks are not finished; the same command continues", report.unfinished));
+            let tasks = counted(report.unfinished, "task");
+            say(&format!("{halted}{tasks} not finished; the same command continues"));
         }
     }
 }

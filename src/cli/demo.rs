@@ -23,7 +23,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder demo try
   cat try/workspace/CHANGELOG.md
   herder ls --state try/results.jsonl.state
-  herder show task-01 --messages --state try/results.jsonl.state";
+  herder show todo-01 --messages --state try/results.jsonl.state";
 
 /// Flags of `herder demo`.
 #[derive(Clone, Debug, Args)]
@@ -77,6 +77,9 @@ fn lay_out(dir: &Path) -> anyhow::Result<()> {
     let taken = match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(UsageError(format!("{} is no folder; name a new one", dir.display())).into());
+        }
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", dir.display())),
     };
     if taken {

@@ -61,7 +61,7 @@ impl Exit {
                 | BatchError::OtherBatch { .. }
                 | BatchError::OutWithoutJournal { .. } => Self::Misfit,
                 BatchError::State(state) => Self::of_state(state),
-                BatchError::Start(_) => Self::Usage,
+                BatchError::Start(_) | BatchError::OutPlace { .. } => Self::Usage,
                 BatchError::Store(_) | BatchError::Out { .. } => Self::NotDone,
             };
         }

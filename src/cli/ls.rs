@@ -69,6 +69,11 @@ async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
     let found = batches.iter().rev().find(|batch| batch.name == name || batch.id.to_string() == name);
     found.map(|batch| batch.id).ok_or_else(|| {
         let known: Vec<&str> = batches.iter().map(|batch| &*batch.name).collect();
-        UsageError(format!("there is no batch {name:?}; want one of: {}", known.join(", "))).into()
+        let want = if known.is_empty() {
+            "there are none here".to_owned()
+        } else {
+            format!("want one of: {}", known.join(", "))
+        };
+        UsageError(format!("there is no batch {name:?}; {want}")).into()
     })
 }

@@ -4,7 +4,7 @@
 //! behind colons, and the exit code says what kind it is.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::PathBuf,
 };
 
@@ -117,8 +117,9 @@ impl Cli {
     /// Does what was asked.
     pub fn run(self) -> Exit {
         self.dispatch().unwrap_or_else(|error| {
-            // Nobody can be told if stderr is gone.
-            let _told = writeln!(io::stderr(), "herder: {error:#}");
+            for line in format!("{error:#}").lines() {
+                start::say(line);
+            }
             Exit::of(&error)
         })
     }

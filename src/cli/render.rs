@@ -135,7 +135,7 @@ fn describe(event: &Event) -> (Tone, String) {
             let tone = if result.ok { Tone::Good } else { Tone::Bad };
             (tone, format!("{} {verdict}: {}", result.call, quote(&result.output)))
         }
-        Event::TurnEnd(end) => (Tone::Dim, format!("{} calls", end.calls)),
+        Event::TurnEnd(end) => (Tone::Dim, counted(end.calls as usize, "call")),
         Event::InputQueued(input) => {
             let when = match input.when {
                 InputKind::Steer => "steer",
@@ -169,12 +169,19 @@ fn describe(event: &Event) -> (Tone, String) {
             (
                 tone,
                 format!(
-                    "{}{error} ({} turns, {} calls, {total} tokens{cost}, {took})",
-                    end.outcome, end.turns, end.calls
+                    "{}{error} ({}, {}, {total} tokens{cost}, {took})",
+                    end.outcome,
+                    counted(end.turns as usize, "turn"),
+                    counted(end.calls as usize, "call")
                 ),
             )
         }
     }
+}
+
+/// A number of things: `1 call`, `2 calls`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn names(names: &[std::sync::Arc<str>]) -> String {

@@ -89,6 +89,7 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let _metrics = serve_metrics(args.work.metrics)?;
     let text = task_text(&args)?;
     let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    Herder::check(&context.config, [&*spec.model])?;
     let folder = context.state_folder()?;
     let state = State::to_write(&folder, context.config.store.durability)?;
     let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
@@ -113,9 +114,11 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
             }
         }
     };
+    let mut done = submitted.done;
     let end = tokio::select! {
         end = watch.follow(feed, live, run) => end?,
-        () = stopping => None,
+        // Its last turn may have been the one that it was let end.
+        () = stopping => done.try_recv().ok().and_then(|ended| ended.end).map(Arc::unwrap_or_clone),
     };
     herder.supervisor.drain(Duration::ZERO).await;
     herder.close().await;

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     app::{
-        herder::{self, Herder, StartError},
+        herder::Herder,
         input::Rules,
         tools::{ToolsError, toolbox},
     },
@@ -64,9 +64,4 @@ pub(super) fn with_rules<T>(config: &Config, work: impl FnOnce(Rules<'_>) -> T) 
             .ok_or_else(|| format!("there is no tool {name:?}; want some of {}", names()))
     };
     Ok(work(Rules { defaults: &config.defaults, model: &model, tool: &tool }))
-}
-
-/// Checks that the policy is one, and names no tool that is not there.
-pub(super) fn check_policy(config: &Config) -> Result<(), StartError> {
-    herder::policy(config, &toolbox(config, None)?).map(drop)
 }

@@ -104,8 +104,12 @@ impl<'t> Layers<'t> {
 
     /// Refuses the value at `path`, which is well-formed but not right.
     pub(super) fn refuse(&self, path: &[&str], what: impl Into<String>) -> ConfigError {
-        let place = self.find(path).map_or_else(|| "built in".to_owned(), |value| self.place(&value.span()));
-        ConfigError::Invalid { place, field: path.join("."), what: what.into() }
+        ConfigError::Invalid { place: self.place_of(path), field: path.join("."), what: what.into() }
+    }
+
+    /// The source of the value at `path`, as by [`Self::place`].
+    pub(super) fn place_of(&self, path: &[&str]) -> String {
+        self.find(path).map_or_else(|| "built in".to_owned(), |value| self.place(&value.span()))
     }
 
     /// The source of a merged value, in words: `FILE:LINE`, a variable, a flag, or `built in`.

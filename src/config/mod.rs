@@ -150,6 +150,9 @@ pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
         layers.add_value(Origin::Flag(flag.name), &path, &flag.value, Spelling::Toml)?;
     }
     let mut config: Config = layers.read()?;
+    for (name, tool) in &mut config.command_tools {
+        tool.place = layers.place_of(&["command_tools", name, "schema"]);
+    }
     config.environment = sources.environment.clone();
     config.check(&layers)?;
     Ok((config, Effective::of(&layers)))

@@ -1,6 +1,9 @@
 //! Finds a policy by name or file. The built-in ones are files like any other, carried in the program.
 
-use std::{io, ops::Range, path::Path};
+use std::{borrow::Cow, io, ops::Range, path::Path};
+
+use serde::{Deserialize, de::IgnoredAny};
+use toml::Spanned;
 
 use crate::domain::policy::Policy;
 
@@ -47,11 +50,32 @@ pub fn builtin(name: &str) -> Option<&'static str> {
 /// # Errors
 /// There is no such file, or it holds no policy.
 pub fn load(name_or_file: &str) -> Result<Policy, PolicyError> {
+    parse(name_or_file, &text(name_or_file)?)
+}
+
+/// As [`load`], for a process that has these tools.
+///
+/// # Errors
+/// As [`load`]; or a rule names a tool that is not there, so that it would silently do nothing.
+pub fn load_for(name_or_file: &str, tools: &[&str]) -> Result<Policy, PolicyError> {
+    let text = text(name_or_file)?;
+    let policy = parse(name_or_file, &text)?;
+    match policy.unknown_tools(tools).first() {
+        None => Ok(policy),
+        Some(unknown) => Err(PolicyError::Invalid {
+            file: name_or_file.to_owned(),
+            line: line_of_rule(&text, unknown.rule),
+            what: format!("tools: {unknown}; the tools are: {}", tools.join(", ")),
+        }),
+    }
+}
+
+fn text(name_or_file: &str) -> Result<Cow<'static, str>, PolicyError> {
     if let Some(text) = builtin(name_or_file) {
-        return parse(name_or_file, text);
+        return Ok(text.into());
     }
     match std::fs::read_to_string(name_or_file) {
-        Ok(text) => parse(name_or_file, &text),
+        Ok(text) => Ok(text.into()),
         Err(source) if source.kind() == io::ErrorKind::NotFound && !looks_like_file(name_or_file) => {
             Err(PolicyError::Unknown(name_or_file.to_owned()))
         }
@@ -70,14 +94,28 @@ fn looks_like_file(name: &str) -> bool {
 pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
     toml::from_str(text).map_err(|error| {
         let place = error.span().unwrap_or(0..0);
-        let line = text.bytes().take(place.start).filter(|byte| *byte == b'\n').count() + 1;
-        let message = error.message().trim().replace('\n', ", ");
+        let message = error.message().trim().replace('\n', ", ").replace('`', "'");
         let what = match field_at(text, &place) {
-            Some(field) if !message.contains(&format!("`{field}`")) => format!("{field}: {message}"),
+            Some(field) if !message.contains(&format!("'{field}'")) => format!("{field}: {message}"),
             Some(_) | None => message,
         };
-        PolicyError::Invalid { file: file.to_owned(), line, what }
+        PolicyError::Invalid { file: file.to_owned(), line: line_at(text, place.start), what }
     })
+}
+
+/// Where a rule begins; the first rule is 1.
+fn line_of_rule(text: &str, number: usize) -> usize {
+    #[derive(Deserialize)]
+    struct Rules {
+        rule: Vec<Spanned<IgnoredAny>>,
+    }
+    let rules: Option<Rules> = toml::from_str(text).ok();
+    let start = rules.and_then(|rules| Some(rules.rule.get(number.checked_sub(1)?)?.span().start));
+    line_at(text, start.unwrap_or(0))
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// The field whose value starts at `place`.
@@ -173,14 +211,14 @@ mod tests {
         let cases = [
             (
                 "name = \"x\"\n[[rule]]\ndecision = \"alow\"",
-                "p.toml:3: decision: unknown variant `alow`, expected one of `allow`, `ask`, `deny`",
+                "p.toml:3: decision: unknown variant 'alow', expected one of 'allow', 'ask', 'deny'",
             ),
             (
                 "name = \"x\"\n[[rule]]\ndecision = \"deny\"\ntool = []",
-                "p.toml:4: unknown field `tool`, expected one of `tools`, `effect`, `path`, `decision`, `reason`",
+                "p.toml:4: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'decision', 'reason'",
             ),
-            ("name = \"x\"\n\n[[rule]]\ntools = [\"read\"]", "p.toml:3: missing field `decision`"),
-            ("[[rule]]\ndecision = \"deny\"", "p.toml:1: missing field `name`"),
+            ("name = \"x\"\n\n[[rule]]\ntools = [\"read\"]", "p.toml:3: missing field 'decision'"),
+            ("[[rule]]\ndecision = \"deny\"", "p.toml:1: missing field 'name'"),
             (
                 "name = \"x\"\n[[rule]]\neffect = \"reed\"\ndecision = \"deny\"",
                 "p.toml:3: effect: expected \"read\", \"write\" or \"outside\", or a list of them",

@@ -179,6 +179,9 @@ pub struct CommandTool {
     #[serde(default)]
     pub read_only: bool,
     timeout_s: Option<u64>,
+    /// Where it is configured, for errors.
+    #[serde(skip)]
+    pub place: String,
 }
 
 impl CommandTool {
@@ -194,7 +197,7 @@ const fn outside() -> EffectClass {
 
 /// The JSON Schema of a tool's arguments: in place, or in a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged, expecting = "a table with a JSON Schema, or the path of a JSON file with one")]
+#[serde(untagged, expecting = "want a table with a JSON Schema, or the path of a JSON file with one")]
 pub enum Schema {
     File(PathBuf),
     Inline(serde_json::Map<String, serde_json::Value>),

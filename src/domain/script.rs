@@ -79,7 +79,7 @@ pub struct ScriptedUsage {
 
 /// How a scripted request fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", untagged)]
+#[serde(untagged, expecting = "a fault is \"stall\", \"drop\" or {\"status\": 503}")]
 pub enum Fault {
     /// It never says another word, or the connection drops.
     Silent(Silence),

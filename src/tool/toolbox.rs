@@ -25,13 +25,13 @@ struct Entry {
 /// Why a tool cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    #[error("tool {0:?} is registered twice")]
+    #[error("the name {0:?} is taken by another tool")]
     Duplicate(Arc<str>),
-    #[error("tool {name:?}: schema is not a JSON Schema: {why}")]
-    Schema { name: Arc<str>, why: String },
-    #[error("tool {0:?}: the schema must describe an object (\"type\": \"object\")")]
-    NotAnObject(Arc<str>),
-    #[error("tool name {0:?} must be 1 to 64 letters, digits, '_' or '-'")]
+    #[error("schema: not a JSON Schema: {why}")]
+    Schema { why: String },
+    #[error("schema: must describe an object, with \"type\": \"object\"")]
+    NotAnObject,
+    #[error("the name {0:?} is not 1 to 64 letters, digits, '_' or '-'")]
     Name(Arc<str>),
 }
 
@@ -50,10 +50,10 @@ impl Toolbox {
             return Err(RegisterError::Name(name));
         }
         if schema.get("type").and_then(Value::as_str) != Some("object") {
-            return Err(RegisterError::NotAnObject(name));
+            return Err(RegisterError::NotAnObject);
         }
         let validator = jsonschema::validator_for(&schema)
-            .map_err(|error| RegisterError::Schema { name: name.clone(), why: error.to_string() })?;
+            .map_err(|error| RegisterError::Schema { why: error.to_string() })?;
         if self.tools.contains_key(&name) {
             return Err(RegisterError::Duplicate(name));
         }

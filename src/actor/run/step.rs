@@ -262,12 +262,13 @@ impl RunActor {
         ticket: Ticket,
     ) {
         self.ended.store(true, Ordering::Relaxed);
-        let (store, supervisor, run) = (self.services.store.clone(), self.supervisor.clone(), state.run.id());
+        let (services, supervisor, run) = (self.services.clone(), self.supervisor.clone(), state.run.id());
         tokio::spawn(async move {
-            let message = match store.durable(ticket).await {
+            let message = match services.store.durable(ticket).await {
                 Ok(()) => RootMsg::Ended(Ended { run, end }),
                 Err(error) => RootMsg::Lost(run, Arc::new(error)),
             };
+            services.toolbox.forget(run);
             // The supervisor may have gone down already; the log has the end.
             let _ = supervisor.cast(message);
         });

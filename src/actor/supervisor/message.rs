@@ -43,6 +43,8 @@ pub enum RootMsg {
     CheckStuck(RunId),
     /// From a person: change how many runs have a slot.
     SetMaxLiveRuns(usize),
+    /// Start no more runs; those that have a slot go on to their end.
+    Close,
     /// Start no more runs, let those that run end their turn, then stop.
     Drain(Duration, RpcReplyPort<()>),
     /// The time for draining is up, or nobody wants to wait for it.
@@ -115,6 +117,8 @@ pub(super) enum Stopping {
     /// It is not stopping.
     #[default]
     No,
+    /// Nothing starts any more; what is live goes on.
+    Closed,
     /// Runs stop at the end of their turn.
     Draining,
     /// Runs stop as soon as what they have under way has stopped.

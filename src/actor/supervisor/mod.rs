@@ -169,6 +169,11 @@ impl Supervisor {
         let _ = self.root.cast(RootMsg::SetMaxLiveRuns(runs));
     }
 
+    /// Starts no more runs. Those that have a slot go on to their end; what has none starts when herder starts again.
+    pub fn close(&self) {
+        let _ = self.root.cast(RootMsg::Close);
+    }
+
     /// Starts no more runs, lets those that run end their turn for `patience`, interrupts the rest, and returns when
     /// all have stopped. What did not end goes on at the next start.
     pub async fn drain(&self, patience: Duration) {

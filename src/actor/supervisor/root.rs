@@ -92,6 +92,7 @@ impl Actor for Root {
             }
             RootMsg::CheckStuck(_) => {}
             RootMsg::SetMaxLiveRuns(runs) => tree.max_live = runs,
+            RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => self.interrupt(&me, tree),
             RootMsg::LeaveBehind => tree.live.clear(),
@@ -148,7 +149,7 @@ impl Root {
             tracing::error!(error, "shard died");
             let shard = self.spawn_shard(me, &tree.executor).await?;
             match tree.stopping {
-                Stopping::No => {}
+                Stopping::No | Stopping::Closed => {}
                 Stopping::Draining => drop(shard.cast(ShardMsg::Drain)),
                 Stopping::Interrupting => drop(shard.cast(ShardMsg::Interrupt)),
             }
@@ -284,10 +285,18 @@ impl Tree {
         }
     }
 
-    fn drain(&mut self, me: &ActorRef<RootMsg>, patience: Duration, reply: RpcReplyPort<()>) {
+    /// Starts nothing any more; what is live goes on.
+    fn close(&mut self) {
         self.queue = Admission::default();
-        self.drained.push(reply);
         if self.stopping == Stopping::No {
+            self.stopping = Stopping::Closed;
+        }
+    }
+
+    fn drain(&mut self, me: &ActorRef<RootMsg>, patience: Duration, reply: RpcReplyPort<()>) {
+        self.close();
+        self.drained.push(reply);
+        if self.stopping == Stopping::Closed {
             self.stopping = Stopping::Draining;
             self.tell_shards(|| ShardMsg::Drain);
             later(me, patience, RootMsg::Interrupt);
@@ -296,7 +305,8 @@ impl Tree {
 
     /// The whole tree goes down with the root.
     fn stop_if_drained(&mut self, me: &ActorRef<RootMsg>) {
-        if self.live.is_empty() && self.stopping != Stopping::No {
+        let draining = matches!(self.stopping, Stopping::Draining | Stopping::Interrupting);
+        if draining && self.live.is_empty() {
             self.drained.drain(..).for_each(|reply| drop(reply.send(())));
             me.stop(None);
         }

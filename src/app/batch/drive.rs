@@ -9,23 +9,26 @@ use std::{
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use super::{BatchError, Event, Options, Report, ResultLine, journal::Journal, results::Results};
+use super::{
+    BatchError, Event, Options, Report,
+    journal::Journal,
+    rebuild::{abandon, rebuild, result_line, submit_changed},
+    results::Results,
+};
 use crate::{
     actor::{
         Supervisor,
         supervisor::{SubmitError, Submitted},
     },
-    app::{conversation::chat_completions, herder::Herder, input::InputTask, state},
+    app::{herder::Herder, input::InputTask, state},
     config::Config,
     domain::{
         batch::{self, HaltHow, Plan},
-        event::{Envelope, RestartCause, RunEnd},
-        id::{BatchId, RunId, Seq},
+        event::RunEnd,
+        id::{BatchId, RunId},
         outcome::Outcome,
-        run::{Input, Run},
         task::TaskSpec,
     },
-    store::EventStore,
 };
 
 /// Stops a batch from outside.
@@ -46,9 +49,7 @@ impl Stopper {
             Stop::Drain
         }
     }
-}
 
-impl Stopper {
     /// Waits until it is to stop.
     pub async fn drained(&self) {
         self.drain.cancelled().await;
@@ -84,7 +85,7 @@ pub struct Batch {
 struct Next {
     task: usize,
     attempt: u32,
-    /// Attempts that this command made before.
+    /// Attempts before it that count towards its retries.
     made: u32,
     how: How,
 }
@@ -134,13 +135,14 @@ impl Batch {
         chosen: Vec<usize>,
         options: Options,
     ) -> Result<Self, BatchError> {
-        let plan = journal.plan(&tasks, &chosen, &options)?;
+        let mut plan = journal.plan(&tasks, &chosen, &options)?;
         let results = rebuild(&journal, &tasks, &chosen, &plan, &options).await?;
         let clock = crate::clock::SystemClock;
-        journal.record(&tasks, &options, &clock).await?;
         for run in &plan.abandon {
             abandon(&*journal.state.store, *run, &clock).await?;
         }
+        submit_changed(&journal, &tasks, &mut plan, &clock).await?;
+        journal.record(&tasks, &chosen, &options, &clock).await?;
         let batch = journal.batch;
         let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
         let herder = Herder::start(config, journal.state, models).await?;
@@ -214,8 +216,12 @@ impl Batch {
                     next
                 });
             }
-            if course.halt() == Some(HaltHow::Now) {
-                draining = Some(start_drain(supervisor, Duration::ZERO, stopper.now.clone()));
+            match course.halt() {
+                Some(HaltHow::Now) => {
+                    draining = Some(start_drain(supervisor, Duration::ZERO, stopper.now.clone()));
+                }
+                Some(HaltHow::Soon) => supervisor.close(),
+                None => {}
             }
         }
         drop((live, delays));
@@ -260,7 +266,7 @@ impl<T: FnMut(Event)> Course<'_, T> {
         self.failed += usize::from(end.outcome != Outcome::Done);
         let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
         let store = &*self.herder.state().store;
-        let line = line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
+        let line = result_line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
         self.results.write(over.task, line)
     }
 
@@ -291,13 +297,13 @@ fn in_order(plan: &Plan) -> VecDeque<Next> {
     let resume = plan.resume.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
-        made: 0,
+        made: one.made,
         how: How::Resume(one.run),
     });
     let start = plan.start.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
-        made: 0,
+        made: one.made,
         how: How::Start(one.predecessor),
     });
     resume.chain(start).collect()
@@ -360,103 +366,4 @@ impl OnItsWay {
         let end = done.await.ok().and_then(|ended| ended.end);
         Ok(Over { task, run, attempt, made, end })
     }
-}
-
-/// Makes the results anew from what the journal says.
-async fn rebuild(
-    journal: &Journal,
-    tasks: &[InputTask],
-    chosen: &[usize],
-    plan: &Plan,
-    options: &Options,
-) -> Result<Results, BatchError> {
-    let again: BTreeSet<usize> =
-        plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
-    let mut ended = Vec::new();
-    for (place, task) in tasks.iter().enumerate().filter(|(place, _)| !again.contains(place)) {
-        if let Some(record) = journal.latest(&task.id)
-            && let Some(end) = &record.end
-        {
-            ended.push((record.ended_at, place, task, record, end.clone()));
-        }
-    }
-    if !options.keep_order {
-        ended.sort_by_key(|(ended_at, place, ..)| (*ended_at, *place));
-    }
-    let store = &*journal.state.store;
-    let mut lines = Vec::with_capacity(ended.len());
-    for (_, place, task, record, end) in &ended {
-        let line = line(store, task, record.run, record.attempt, end, options.with_messages).await?;
-        lines.push((*place, line));
-    }
-    match (&options.out, options.keep_order) {
-        (Some(out), false) => Results::to_file(out, lines.into_iter().map(|(_, line)| line)),
-        (Some(out), true) => keep_order(Results::to_file(out, [])?, lines, chosen, tasks.len()),
-        (None, true) => keep_order(Results::to_stdout(), lines, chosen, tasks.len()),
-        (None, false) => {
-            let mut results = Results::to_stdout();
-            for (place, line) in lines {
-                results.write(place, line)?;
-            }
-            Ok(results)
-        }
-    }
-}
-
-/// In the order of the input, tasks that are not chosen included where the journal has them.
-fn keep_order(
-    results: Results,
-    lines: Vec<(usize, Vec<u8>)>,
-    chosen: &[usize],
-    tasks: usize,
-) -> Result<Results, BatchError> {
-    let there: BTreeSet<usize> =
-        lines.iter().map(|(place, _)| *place).chain(chosen.iter().copied()).collect();
-    let mut results = results.in_order((0..tasks).filter(|place| there.contains(place)).collect());
-    for (place, line) in lines {
-        results.write(place, line)?;
-    }
-    Ok(results)
-}
-
-async fn line(
-    store: &dyn EventStore,
-    task: &InputTask,
-    run: RunId,
-    attempt: u32,
-    end: &RunEnd,
-    with_messages: bool,
-) -> Result<Vec<u8>, BatchError> {
-    let spec = TaskSpec { attempt, ..task.spec.clone() };
-    let mut line = ResultLine::new(run, &spec, end);
-    if with_messages {
-        let log = store.read(run, Seq::START).await?;
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        line = line.with_messages(chat_completions(&spec, state.history()));
-    }
-    // Every field has a JSON form; the fallback only keeps this total.
-    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
-    bytes.push(b'\n');
-    Ok(bytes)
-}
-
-/// Ends an open run that nothing works on: its task starts again as another attempt.
-async fn abandon(
-    store: &dyn EventStore,
-    run: RunId,
-    clock: &dyn crate::clock::Clock,
-) -> Result<(), BatchError> {
-    let log: Vec<Envelope> = store.read(run, Seq::START).await?;
-    let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-    for input in
-        [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)]
-    {
-        let Ok(facts) = state.decide(input, clock.now()) else { break };
-        let ticket = store.append(run, state.seq(), &facts)?;
-        for fact in &facts {
-            state.evolve(fact);
-        }
-        store.durable(ticket).await?;
-    }
-    Ok(())
 }

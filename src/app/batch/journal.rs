@@ -1,7 +1,7 @@
 //! The journal of a batch: which tasks it has, and what is of record of their runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -38,16 +38,36 @@ pub fn beside(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Results that were not made from a journal are not written over.
+/// Whether OUT can be a file of results. Those that were not made from a journal are not written over.
 fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
-    if let (Some(out), Some(folder)) = (out, folder)
-        && !folder.join("log.db").exists()
-        && out.metadata().is_ok_and(|facts| facts.len() > 0)
-    {
-        let (out, journal) = (out.display().to_string(), folder.display().to_string());
-        return Err(BatchError::OutWithoutJournal { out, journal });
+    if let Some(out) = out {
+        let refuse = |what| Err(BatchError::OutPlace { out: out.display().to_string(), what });
+        match out.metadata() {
+            Ok(facts) if facts.is_dir() => return refuse("is a folder; name a file for the results"),
+            // It would be replaced, which does no good to a device.
+            Ok(facts) if !facts.is_file() => return refuse("is no regular file; name one, or - for stdout"),
+            Ok(_) | Err(_) => {}
+        }
+        if out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            return refuse("its folder does not exist; create it, or name a file in another");
+        }
     }
-    Ok(())
+    match folder {
+        Some(folder) if !folder.join("log.db").exists() => check_out_is_empty(folder, out),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_out_is_empty(folder: &Path, out: Option<&Path>) -> Result<(), BatchError> {
+    match out {
+        Some(out) if out.metadata().is_ok_and(|facts| facts.len() > 0) => {
+            Err(BatchError::OutWithoutJournal {
+                out: out.display().to_string(),
+                journal: folder.display().to_string(),
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl Journal {
@@ -65,7 +85,7 @@ impl Journal {
             Some(folder) => State::to_write(folder, durability)?,
             None => State::in_memory(),
         };
-        Self::of(state, folder).await
+        Self::of(state, folder, out).await
     }
 
     /// Looks at the journal in `folder` without changing anything; if there is none, it is empty.
@@ -78,10 +98,10 @@ impl Journal {
             Some(folder) if folder.join("log.db").exists() => State::to_read(folder)?,
             Some(_) | None => State::in_memory(),
         };
-        Self::of(state, folder).await
+        Self::of(state, folder, out).await
     }
 
-    async fn of(state: State, folder: Option<&Path>) -> Result<Self, BatchError> {
+    async fn of(state: State, folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
         let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
@@ -98,6 +118,9 @@ impl Journal {
             [one] => (one.id, false),
             many => return Err(other(format!("{} batches", many.len()))),
         };
+        if let (true, Some(folder)) = (is_new, folder) {
+            check_out_is_empty(folder, out)?;
+        }
         let mut latest: BTreeMap<Arc<str>, RunRecord> = BTreeMap::new();
         for record in state.store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
             let Some(task) = record.task_id.clone() else { continue };
@@ -140,7 +163,7 @@ impl Journal {
                 }),
             })
             .collect();
-        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed);
+        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed, options.retries);
         let mut plan = plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })?;
         // The plan follows the input; tasks start in the order in which they were chosen.
         let order: BTreeMap<usize, usize> =
@@ -150,23 +173,33 @@ impl Journal {
         Ok(plan)
     }
 
-    /// Records the batch and its tasks; returns once that is on disk.
+    /// The hash of each line that is of record, by its task.
+    pub fn hashes(&self) -> BTreeMap<&str, &str> {
+        self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect()
+    }
+
+    /// Records the batch and its tasks; returns once that is on disk. A line that changed stays stale until its task is
+    /// chosen.
     ///
     /// # Errors
     /// The log did not take it.
     pub async fn record(
         &mut self,
         tasks: &[InputTask],
+        chosen: &[usize],
         options: &Options,
         clock: &dyn Clock,
     ) -> Result<(), BatchError> {
         let store: &Arc<dyn EventStore> = &self.state.store;
-        let hashes: BTreeMap<&str, &str> =
-            self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect();
+        let hashes = self.hashes();
+        let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
         let changed: Vec<TaskRecord> = tasks
             .iter()
-            .filter(|task| hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash))
-            .map(|task| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
+            .enumerate()
+            .filter(|(place, task)| {
+                hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash && chosen.contains(place))
+            })
+            .map(|(_, task)| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
             .collect();
         if !self.is_new && changed.is_empty() {
             return Ok(());

@@ -14,6 +14,7 @@ use crate::domain::{
 mod drive;
 mod journal;
 mod line;
+mod rebuild;
 mod results;
 
 pub use drive::{Batch, Stop, Stopper};
@@ -79,16 +80,18 @@ impl Report {
 pub enum BatchError {
     #[error(transparent)]
     State(#[from] super::state::StateError),
-    #[error("{journal}: the journal does not fit the input: {source}")]
+    #[error("{journal}: the journal does not fit the input")]
     Misfit { journal: String, source: Misfit },
     #[error("{journal}: holds runs of another kind than this batch's ({what}); name another OUT or --state")]
     OtherBatch { journal: String, what: String },
+    #[error("{out}: {what}")]
+    OutPlace { out: String, what: &'static str },
     #[error("{out}: has content but no journal beside it ({journal}); move it away or name another OUT")]
     OutWithoutJournal { out: String, journal: String },
     #[error(transparent)]
     Start(#[from] super::herder::StartError),
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
-    #[error("{out}: cannot be written: {source}")]
+    #[error("{out}: cannot be written")]
     Out { out: String, source: std::io::Error },
 }

@@ -42,6 +42,8 @@ impl Results {
     /// The file cannot be written.
     pub(super) fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
         let failed = |source| BatchError::Out { out: path.display().to_string(), source };
+        // A link stays one, and what it leads to is replaced.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let fresh = PathBuf::from(name);

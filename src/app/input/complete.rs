@@ -44,11 +44,12 @@ impl<'a> Completer<'a> {
     pub(super) fn complete(&mut self, line: TaskLine) -> Result<TaskSpec, Vec<Fault>> {
         let defaults = self.rules.defaults;
         let mut faults = Vec::new();
+        let scripted = line.script.is_some();
         let script = self.script(line.script).unwrap_or_else(|fault| {
             faults.push(fault);
             None
         });
-        let model = self.model(line.model, script.is_some());
+        let model = self.model(line.model, scripted);
         let tools = self.tools(line.tools);
         let workspace = self.workspace(line.workspace.as_deref());
         match (model, tools, workspace) {

@@ -14,7 +14,7 @@ pub struct Halt {
 pub enum HaltHow {
     /// They go on to their end; nothing new starts.
     Soon,
-    /// They are cancelled.
+    /// They are interrupted, and go on when the batch is run again.
     Now,
 }
 

@@ -232,7 +232,7 @@ impl<'a> Fields<'a> {
             Some(b'"') => self.decode("script", raw).map(ScriptSource::File),
             Some(b'[') => self.decode("script", raw).map(ScriptSource::Inline),
             _ => {
-                self.refuse("script", "is neither; want a list of replies, or the path of a file with one");
+                self.refuse("script", "is neither a list of replies nor the path of a file with one");
                 None
             }
         }
@@ -243,6 +243,11 @@ impl<'a> Fields<'a> {
 fn json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).replace('`', "'");
+    let text = match text.rsplit_once(", expected ") {
+        Some((what, "u32" | "u64")) => format!("{what}, expected a whole number, 0 or more"),
+        Some((what, "i32")) => format!("{what}, expected a whole number"),
+        Some(_) | None => text,
+    };
     if error.is_data() { text } else { format!("not JSON at column {}: {text}", error.column()) }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::is_worth_a_retry;
 use crate::domain::{
     id::RunId,
     outcome::{Block, Breakage, FaultClass, Limit, Outcome},
@@ -108,6 +109,8 @@ pub struct Start {
     pub task: usize,
     pub attempt: u32,
     pub predecessor: Option<RunId>,
+    /// Attempts before it that count towards its retries; none if a person asked for it.
+    pub made: u32,
 }
 
 /// A task whose run goes on from its log.
@@ -116,6 +119,8 @@ pub struct Resume {
     pub task: usize,
     pub run: RunId,
     pub attempt: u32,
+    /// As in [`Start`].
+    pub made: u32,
 }
 
 /// A task whose latest attempt has ended.
@@ -132,7 +137,7 @@ pub struct Settled {
 #[error("{0}")]
 pub struct Misfit(String);
 
-/// Says what of `wanted` is still to be done, given what is `known`.
+/// Says what of `wanted` is still to be done, given what is `known`. A task whose `retries` were cut short has them yet.
 ///
 /// # Errors
 /// Tasks whose line changed, unless they shall restart, and tasks of the journal that the input no longer has.
@@ -141,6 +146,7 @@ pub fn reconcile(
     known: &[Known],
     stale_lines: StaleLines,
     retry: RetryFailed,
+    retries: u32,
 ) -> Result<Plan, Misfit> {
     let journal: BTreeMap<&str, &Known> = known.iter().map(|task| (&*task.id, task)).collect();
     let mut plan = Plan::default();
@@ -148,10 +154,10 @@ pub fn reconcile(
     for (task, line) in wanted.iter().enumerate().filter(|(_, line)| line.selected) {
         let record = journal.get(&*line.id).copied();
         let Some((record, latest)) = record.and_then(|record| Some((record, record.latest?))) else {
-            plan.start.push(Start { task, attempt: 1, predecessor: None });
+            plan.start.push(Start { task, attempt: 1, predecessor: None, made: 0 });
             continue;
         };
-        let again = Start { task, attempt: latest.attempt + 1, predecessor: Some(latest.run) };
+        let again = Start { task, attempt: latest.attempt + 1, predecessor: Some(latest.run), made: 0 };
         let changed = record.hash != line.hash;
         match (latest.state, stale_lines) {
             (_, StaleLines::Refuse) if changed => stale.push(line.id.clone()),
@@ -161,8 +167,12 @@ pub fn reconcile(
             }
             (LatestState::Ended(_), StaleLines::Restart) if changed => plan.start.push(again),
             (LatestState::Ended(outcome), _) if retry.takes(outcome) => plan.start.push(again),
+            (LatestState::Ended(outcome), _) if latest.attempt <= retries && is_worth_a_retry(outcome) => {
+                plan.start.push(Start { made: latest.attempt, ..again });
+            }
             (LatestState::Open, _) => {
-                plan.resume.push(Resume { task, run: latest.run, attempt: latest.attempt });
+                let made = latest.attempt.saturating_sub(1);
+                plan.resume.push(Resume { task, run: latest.run, attempt: latest.attempt, made });
             }
             (LatestState::Ended(outcome), _) => {
                 plan.settled.push(Settled { task, run: latest.run, attempt: latest.attempt, outcome });
@@ -242,14 +252,14 @@ mod tests {
             known("failed", "1", Some((3, 1, FAILED))),
             known("never", "1", None),
         ];
-        let plan = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None).expect("fits");
-        let start = |task| Start { task, attempt: 1, predecessor: None };
+        let plan = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None, 0).expect("fits");
+        let start = |task| Start { task, attempt: 1, predecessor: None, made: 0 };
         let outcome = Outcome::ProviderError(FaultClass::Timeout);
         assert_eq!(
             plan,
             Plan {
                 start: vec![start(0), start(4)],
-                resume: vec![Resume { task: 2, run: run(2), attempt: 3 }],
+                resume: vec![Resume { task: 2, run: run(2), attempt: 3, made: 2 }],
                 settled: vec![
                     Settled { task: 1, run: run(1), attempt: 1, outcome: Outcome::Done },
                     Settled { task: 3, run: run(3), attempt: 1, outcome },
@@ -263,14 +273,31 @@ mod tests {
     fn a_failed_task_is_tried_again_if_its_class_is_asked_for() {
         let wanted = wanted(&[("done", "1"), ("failed", "1")]);
         let known = [known("done", "1", Some((1, 1, DONE))), known("failed", "1", Some((2, 2, FAILED)))];
-        let started = |retry| reconcile(&wanted, &known, StaleLines::Refuse, retry).expect("fits").start;
-        let again = [Start { task: 1, attempt: 3, predecessor: Some(run(2)) }];
+        let started = |retry| reconcile(&wanted, &known, StaleLines::Refuse, retry, 0).expect("fits").start;
+        let again = [Start { task: 1, attempt: 3, predecessor: Some(run(2)), made: 0 }];
         assert_eq!(started(RetryFailed::All), again);
         for class in ["provider_error", "timeout"] {
             assert_eq!(started(RetryFailed::named(class).expect("known")), again);
         }
         assert_eq!(started(RetryFailed::named("budget").expect("known")), []);
         assert_eq!(RetryFailed::named("done"), None);
+    }
+
+    #[test]
+    fn a_task_whose_retries_were_cut_short_has_them_yet() {
+        let wanted = wanted(&[("a", "1")]);
+        let started = |attempt, state, retries| {
+            let known = [known("a", "1", Some((1, attempt, state)))];
+            let plan = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None, retries);
+            plan.expect("fits").start.first().map(|start| start.attempt)
+        };
+        assert_eq!(
+            (started(1, FAILED, 2), started(2, FAILED, 2), started(3, FAILED, 2)),
+            (Some(2), Some(3), None)
+        );
+        assert_eq!((started(1, FAILED, 0), started(1, DONE, 2)), (None, None));
+        let barred = LatestState::Ended(Outcome::ProviderError(FaultClass::Auth));
+        assert_eq!(started(1, barred, 2), None);
     }
 
     #[test]
@@ -281,15 +308,19 @@ mod tests {
             known("b", "1", Some((2, 1, LatestState::Open))),
             known("never", "1", None),
         ];
-        let refused = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None).expect_err("stale");
+        let refused =
+            reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None, 0).expect_err("stale");
         assert_eq!(
             refused.to_string(),
             "2 lines changed since the journal was written (\"a\", \"b\"); undo the change, or give --restart-stale to \
              run them again"
         );
-        let plan = reconcile(&wanted, &known, StaleLines::Restart, RetryFailed::None).expect("fits");
-        let again = |task, number| Start { task, attempt: 2, predecessor: Some(run(number)) };
-        assert_eq!(plan.start, [again(0, 1), again(1, 2), Start { task: 2, attempt: 1, predecessor: None }]);
+        let plan = reconcile(&wanted, &known, StaleLines::Restart, RetryFailed::None, 0).expect("fits");
+        let again = |task, number| Start { task, attempt: 2, predecessor: Some(run(number)), made: 0 };
+        assert_eq!(
+            plan.start,
+            [again(0, 1), again(1, 2), Start { task: 2, attempt: 1, predecessor: None, made: 0 }]
+        );
         assert_eq!(plan.abandon, [run(2)]);
     }
 
@@ -298,12 +329,15 @@ mod tests {
         let mut wanted = wanted(&[("a", "2"), ("b", "1")]);
         wanted[0].selected = false;
         let known = [known("a", "1", Some((1, 1, LatestState::Open)))];
-        let plan = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None).expect("fits");
+        let plan = reconcile(&wanted, &known, StaleLines::Refuse, RetryFailed::None, 0).expect("fits");
         assert_eq!(
             plan,
-            Plan { start: vec![Start { task: 1, attempt: 1, predecessor: None }], ..Plan::default() }
+            Plan {
+                start: vec![Start { task: 1, attempt: 1, predecessor: None, made: 0 }],
+                ..Plan::default()
+            }
         );
-        let refused = reconcile(&[], &known, StaleLines::Restart, RetryFailed::None).expect_err("missing");
+        let refused = reconcile(&[], &known, StaleLines::Restart, RetryFailed::None, 0).expect_err("missing");
         assert_eq!(
             refused.to_string(),
             "the input lacks 1 line of the journal (\"a\"); put back what is missing, or write to another OUT"
