@@ -17,7 +17,7 @@ use super::{
     progress::{Progress, ProgressMode, Reporter},
     render::counted,
     signals::Signals,
-    start::{say, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{Tell, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
@@ -200,16 +200,17 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
     let total = chosen.len();
     let batch = Batch::prepare(&context.config, journal, tasks, chosen, options).await?;
-    warn_of_silent_tools(batch.herder(), &offered);
-    let mut shown = Shown::new(&args, &context, &batch, total);
+    let tell = if args.json { say_json } else { say };
+    warn_of_silent_tools(batch.herder(), &offered, tell);
+    let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let stopper = Stopper::default();
-    let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
+    let signals = Signals::watch(stopper.clone(), context.screen.clone(), tell)?;
     let supervisor = batch.herder().supervisor.clone();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (happened, mut told) = mpsc::unbounded_channel();
     let report = {
         let run = batch.run(&stopper, move |event| {
             // The receiver lives as long as the batch runs.
-            let _ = tell.send(event);
+            let _ = happened.send(event);
         });
         tokio::pin!(run);
         let mut tick = tokio::time::interval(TICK);
@@ -305,17 +306,17 @@ struct Shown {
     progress: Progress,
     reporter: Reporter,
     since: Instant,
-    json: bool,
+    tell: Tell,
 }
 
 impl Shown {
-    fn new(args: &BatchArgs, context: &Context, batch: &Batch, total: usize) -> Self {
+    fn new(args: &BatchArgs, context: &Context, batch: &Batch, total: usize, tell: Tell) -> Self {
         let mut progress = Progress::new(total);
         for settled in &batch.plan().settled {
             progress.settled(settled.outcome);
         }
         let reporter = Reporter::new(args.progress, args.json, &context.screen, total);
-        Self { progress, reporter, since: Instant::now(), json: args.json }
+        Self { progress, reporter, since: Instant::now(), tell }
     }
 
     fn take(&mut self, event: Event) {
@@ -339,10 +340,10 @@ impl Shown {
     fn finish(mut self, report: &Report) {
         self.progress.set_running(0);
         self.reporter.finish(&self.progress, self.since.elapsed());
-        if report.unfinished > 0 && !self.json {
+        if report.unfinished > 0 {
             let halted = if report.halted { "halted: " } else { "" };
             let tasks = counted(report.unfinished, "task");
-            say(&format!("{halted}{tasks} not finished; the same command continues"));
+            (self.tell)(&format!("{halted}{tasks} not finished; the same command continues"));
         }
     }
 }

@@ -93,9 +93,9 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let folder = context.state_folder()?;
     let state = State::to_write(&folder, context.config.store.durability)?;
     let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
-    warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()));
+    warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
     let stopper = Stopper::default();
-    let signals = Signals::watch(stopper.clone(), context.screen.clone())?;
+    let signals = Signals::watch(stopper.clone(), context.screen.clone(), say)?;
     let live = herder.supervisor.services().live.subscribe();
     let submitted = herder.supervisor.submit(new_run(), Arc::new(spec)).await?;
     let run = submitted.run;

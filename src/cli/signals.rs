@@ -14,7 +14,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::Exit;
+use super::{Exit, start::Tell};
 use crate::app::batch::{Stop, Stopper};
 
 /// Watches signals for as long as it lives.
@@ -28,7 +28,7 @@ impl Signals {
     ///
     /// # Errors
     /// The process cannot watch signals.
-    pub(super) fn watch(stopper: Stopper, screen: MultiProgress) -> io::Result<Self> {
+    pub(super) fn watch(stopper: Stopper, screen: MultiProgress, tell: Tell) -> io::Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let first = Arc::new(AtomicU8::new(0));
@@ -43,10 +43,8 @@ impl Signals {
                 // The exit code is that of the first signal.
                 let _ = seen.compare_exchange(0, exit.code(), Ordering::SeqCst, Ordering::SeqCst);
                 screen.suspend(|| match stopper.stop() {
-                    Stop::Drain => {
-                        super::start::say("stopping: runs end their turn; once more stops at once")
-                    }
-                    Stop::Now => super::start::say("stopping now"),
+                    Stop::Drain => tell("stopping: runs end their turn; once more stops at once"),
+                    Stop::Now => tell("stopping now"),
                 });
             }
         });

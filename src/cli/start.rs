@@ -25,6 +25,14 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "herder: {text}");
 }
 
+/// How a command speaks to whoever watches it.
+pub(super) type Tell = fn(&str);
+
+/// As [`say`], for a program that reads a line of JSON at a time.
+pub(super) fn say_json(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", serde_json::json!({ "message": text }));
+}
+
 /// Serves metrics for as long as what this returns lives.
 pub(super) fn serve_metrics(
     address: Option<SocketAddr>,
@@ -35,7 +43,7 @@ pub(super) fn serve_metrics(
 }
 
 /// Says which tools of the work at hand the policy would refuse because nobody is there to ask.
-pub(super) fn warn_of_silent_tools(herder: &Herder, offered: &Option<BTreeSet<Arc<str>>>) {
+pub(super) fn warn_of_silent_tools(herder: &Herder, offered: &Option<BTreeSet<Arc<str>>>, tell: Tell) {
     let services = herder.supervisor.services();
     let names: Vec<&str> = match offered {
         Some(names) => names.iter().map(|name| &**name).collect(),
@@ -44,7 +52,7 @@ pub(super) fn warn_of_silent_tools(herder: &Herder, offered: &Option<BTreeSet<Ar
     let silent = herder.tools_for_want_of_a_person(names);
     if !silent.is_empty() {
         let policy = services.policy.name();
-        say(&format!(
+        tell(&format!(
             "policy {policy} asks a person about {}, and nobody is there to ask: the model is not offered it; \
              --policy trusted allows it",
             silent.join(", ")

@@ -150,6 +150,10 @@ fn progress_and_the_summary_can_be_had_as_json() {
         (&last["total"], &last["ended"], &last["outcomes"]),
         (&json!(2), &json!(2), &json!({"done": 2}))
     );
+    // Nor does a warning break the form.
+    let told = place.herder(&["batch", "in.jsonl", "-o", "other.jsonl", "--json"]).expect(0).err;
+    let first = &crate::support::json_lines(&told)[0]["message"];
+    assert!(first.as_str().unwrap().starts_with("policy edit-workspace asks a person about bash"), "{told}");
     // Without a file to write, the end comes right behind the last task's.
     let told = place.herder(&["batch", "in.jsonl", "--json"]).expect(0).err;
     let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
