@@ -16,11 +16,11 @@ use herder::{
 use serde_json::{Value, json};
 
 use crate::{
-    http_support::{
+    stage::{Plan, Stage},
+    support::{
         chat::{self, Brain},
         server::{Answer, Server},
     },
-    support::{Plan, Stage},
 };
 
 async fn stage(server: &Server) -> Stage {

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     doubles::{Double, Gate},
-    support::{Plan, Stage, calls, says},
+    stage::{Plan, Stage, calls, says},
 };
 
 fn asks(tool: &str) -> Value {

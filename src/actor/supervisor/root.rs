@@ -26,6 +26,9 @@ use crate::{
     telemetry::metric,
 };
 
+/// Before another executor starts: one that dies at once each time does not keep the machine busy.
+const EXECUTOR_PAUSE: Duration = Duration::from_secs(1);
+
 /// The root.
 pub(super) struct Root {
     pub(super) services: Arc<Services>,
@@ -142,6 +145,7 @@ impl Root {
             jobs.close();
             tokio::spawn(async move {
                 jobs.wait().await;
+                tokio::time::sleep(EXECUTOR_PAUSE).await;
                 let _ = me.cast(RootMsg::ExecutorGone);
             });
         } else if let Some(index) = tree.shards.iter().position(|shard| shard.get_id() == child) {

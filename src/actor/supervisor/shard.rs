@@ -101,6 +101,7 @@ impl Actor for Shard {
             ShardMsg::Kill(run) => self.kill(lives, run),
             ShardMsg::Drain => {
                 lives.stopping = Stopping::Draining;
+                self.leave_the_dead(lives);
                 lives.tell_all(|| RunMsg::Drain);
             }
             ShardMsg::Interrupt => {
@@ -142,7 +143,10 @@ impl Shard {
     async fn begin(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: Run, death: Option<Death>) {
         let id = run.id();
         let Some(life) = lives.runs.get_mut(&id) else { return };
-        let Some(spec) = run.spec().cloned() else { return };
+        let Some(spec) = run.spec().cloned() else {
+            // Not even its task is of record.
+            return self.leave(id, life);
+        };
         let (Some(model), Ok(workspace)) =
             (self.services.models.get(&spec.model), self.services.workspaces.get(&spec.workspace))
         else {
@@ -164,9 +168,6 @@ impl Shard {
                 // A dead actor's mailbox is closed; its death comes as an event.
                 for input in first {
                     let _ = actor.cast(RunMsg::Begin(input));
-                }
-                if lives.stopping == Stopping::Draining {
-                    let _ = actor.cast(RunMsg::Drain);
                 }
                 for (input, reply) in life.asked.drain(..) {
                     let _ = actor.cast(RunMsg::Ask(input, reply));
@@ -247,7 +248,7 @@ impl Shard {
         tracing::warn!(run.id = %run, error = death.error.as_deref(), "run actor died");
         // Its calls that wait are no longer wanted; it queues them anew.
         let _ = lives.executor.cast(ExecutorMsg::Withdraw(run));
-        if lives.stopping == Stopping::Interrupting {
+        if lives.stopping != Stopping::No && life.wish.is_none() {
             return self.leave(run, life);
         }
         metrics::counter!(metric::RUN_RESTARTS).increment(1);
@@ -301,8 +302,9 @@ impl Shard {
         let _ = self.root.cast(RootMsg::Ended(Ended { run, end: None }));
     }
 
+    /// Runs that wait to be started again are not, once herder is to stop. One that is to end does so.
     fn leave_the_dead(&self, lives: &mut Lives) {
-        let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none());
+        let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none() && life.wish.is_none());
         for (run, life) in dead.filter(|(_, life)| !life.ended.load(Ordering::Relaxed)) {
             self.leave(*run, life);
         }
