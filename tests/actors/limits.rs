@@ -56,6 +56,14 @@ async fn a_run_ends_when_its_wall_time_is_up_whatever_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_outlives_its_wall_time_by_too_much_is_given_up_as_stuck() {
+    let plan = Plan::paused().tool(Double::deaf("deaf"));
+    let (outcome, time) = limited(plan, &asks("deaf"), json!({ "wall_time_s": 5 })).await;
+    assert_eq!(outcome, "failed: stuck");
+    assert!(about(time, 20), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_for_a_lock_or_a_retry_is_not_active_time() {
     let plan = Plan::paused()
         .tool(Double::slow("hold", Duration::from_secs(100)).on("file", Mode::Exclusive))

@@ -170,7 +170,7 @@ impl Supervisor {
     }
 
     /// Starts no more runs, lets those that run end their turn for `patience`, interrupts the rest, and returns when
-    /// all have stopped. What did not end goes on at the next start.
+    /// all have stopped; the tree goes down with that. What did not end goes on at the next start.
     pub async fn drain(&self, patience: Duration) {
         let (tell, drained) = oneshot::channel();
         let _ = self.root.cast(RootMsg::Drain(patience, tell.into()));

@@ -90,6 +90,7 @@ impl Actor for Root {
             RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
+            RootMsg::Ending(run) => later(&me, self.services.settings.stuck, RootMsg::CheckStuck(run)),
             RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
                 tree.to_shard(run, ShardMsg::Kill(run))
             }
