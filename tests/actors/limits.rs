@@ -56,6 +56,21 @@ async fn a_run_ends_when_its_wall_time_is_up_whatever_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_leaves_nothing_behind_that_waits_for_its_limits() {
+    let stage = Plan::paused().start().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (before, since) = (tasks(), Instant::now());
+    for _ in 0..10 {
+        let limits = json!({ "limits": { "wall_time_s": 3_600, "active_time_s": 3_600 } });
+        assert_eq!(stage.outcome(stage.submit("ws", &json!([says("done")]), &limits)).await, "done");
+    }
+    while tasks() > before {
+        assert!(since.elapsed() < Duration::from_secs(1), "{} tasks more", tasks() - before);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_its_wall_time_by_too_much_is_given_up_as_stuck() {
     let plan = Plan::paused().tool(Double::deaf("deaf"));
     let (outcome, time) = limited(plan, &asks("deaf"), json!({ "wall_time_s": 5 })).await;

@@ -125,15 +125,18 @@ async fn a_run_that_dies_again_and_again_waits_longer_each_time_and_is_then_give
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_log_takes_nothing_any_more_is_let_go_and_its_slot_is_free() {
-    let store = Arc::new(of_troubled(|before, _| (before > 0).then_some(Trouble::Refuses)));
-    let plan = Plan { store: store.clone(), ..Plan::paused() };
-    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
-    let (troubled, other) = (is_troubled(&stage, &script()), stage.run(&json!([says("done")])));
-    let run = troubled.run;
-    assert!(troubled.done.await.unwrap().end.is_none());
-    assert_eq!(stage.kinds(run).await, ["submitted"]);
-    assert!(store.appends(run) < 10, "{}", store.appends(run));
-    assert_eq!(stage.outcome(other).await, "done");
+    for trouble in [Trouble::Refuses, Trouble::Loses, Trouble::Panics] {
+        let store = Arc::new(of_troubled(move |before, _| (before > 0).then_some(trouble)));
+        let plan = Plan { store: store.clone(), ..Plan::paused() };
+        let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+        let short = json!([says("done")]);
+        let (troubled, other) = (is_troubled(&stage, &short), stage.run(&short));
+        let run = troubled.run;
+        assert!(troubled.done.await.unwrap().end.is_none(), "{trouble:?}");
+        assert_eq!(stage.kinds(run).await, ["submitted"]);
+        assert!(store.appends(run) < 20, "{trouble:?}: {}", store.appends(run));
+        assert_eq!(stage.outcome(other).await, "done");
+    }
 }
 
 #[tokio::test(start_paused = true)]

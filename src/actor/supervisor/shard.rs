@@ -2,12 +2,14 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use futures_util::FutureExt as _;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
@@ -272,7 +274,8 @@ impl Shard {
         };
         let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());
         tokio::spawn(async move {
-            let Some((run, next)) = revival::next(&services, run, case).await else {
+            let read = AssertUnwindSafe(revival::next(&services, run, case)).catch_unwind().await;
+            let Ok(Some((run, next))) = read else {
                 // Nothing can be done for it now; its log is as it was, and the next start goes on from it.
                 let _ = root.cast(RootMsg::Ended(Ended { run, end: None }));
                 return;
