@@ -156,8 +156,11 @@ impl Shard {
             return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error: why }]);
         };
         let tools = Offer::of(&self.services, &spec);
-        let death = death.map(|death| death.error);
-        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), death).collect();
+        let (cause, error) = match death {
+            Some(death) => (RestartCause::Actor, death.error),
+            None => (RestartCause::Process, None),
+        };
+        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), cause, error).collect();
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();
