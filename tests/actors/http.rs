@@ -139,3 +139,17 @@ async fn a_cancel_while_the_server_says_nothing_closes_the_connection() {
     assert_eq!(stage.outcome(submitted).await, "cancelled");
     server.closed().await;
 }
+
+#[tokio::test]
+async fn the_turns_of_a_run_go_over_one_connection() {
+    let read = || vec![("read".to_owned(), json!({ "path": "notes.txt" }))];
+    let plan = chat::Plan { turns: (0..5).map(|_| read()).collect(), text: "done".to_owned() };
+    let brain = Brain::default().plan("one", plan);
+    let server = Server::start(move |request| brain.answer(request)).await;
+    let stage = stage(&server).await;
+    stage.write("ws", "notes.txt", "noted\n");
+    let end = stage.end(stage.submit("ws", &Value::Null, &task("one"))).await;
+    assert_eq!((end.outcome.to_string(), end.turns), ("done".to_owned(), 6));
+    // The next request may be out before the last answer's connection is free again.
+    assert!(server.accepted() <= 2, "{} connections", server.accepted());
+}

@@ -5,7 +5,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -69,6 +72,7 @@ struct Shared {
     requests: watch::Sender<Vec<Arc<Value>>>,
     refusals: Mutex<Vec<String>>,
     open: watch::Sender<usize>,
+    accepted: AtomicUsize,
     chunks: watch::Sender<usize>,
 }
 
@@ -104,6 +108,7 @@ impl Server {
             requests: watch::Sender::default(),
             refusals: Mutex::default(),
             open: watch::Sender::default(),
+            accepted: AtomicUsize::default(),
             chunks: watch::Sender::default(),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
@@ -143,6 +148,11 @@ impl Server {
         timeout(DEADLINE, open.wait_for(|open| *open == 0)).await.unwrap().unwrap();
     }
 
+    /// Connections that there were.
+    pub(crate) fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
     /// Connections that are open.
     pub(crate) fn open(&self) -> usize {
         *self.shared.open.borrow()
@@ -154,6 +164,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
+        shared.accepted.fetch_add(1, Ordering::SeqCst);
         shared.open.send_modify(|open| *open += 1);
         let shared = Arc::clone(&shared);
         connections.spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream::BoxStream};
 use ractor::ActorRef;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -18,8 +18,9 @@ use crate::{
         message,
         outcome::{FaultClass, Stop},
         run::{Input, Proposal},
+        task::Params,
         time::Timestamp,
-        usage::Usage,
+        usage::{Usage, estimated_tokens},
     },
     model::{Delta, Model, ModelError, ProposedCall, Request},
     telemetry::{metric, span},
@@ -36,9 +37,22 @@ struct Asking {
     offered: Arc<[Arc<str>]>,
     cancel: CancellationToken,
     since: Instant,
+    /// Bytes that the model is sent, for when it does not say how many tokens that was.
+    bytes: usize,
 }
 
+/// The rest of an answer that is over.
+type Rest = BoxStream<'static, Result<Delta, ModelError>>;
+
+/// Bytes that an answer may have; more is a server that does not know when to stop.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// How long a connection has to finish an answer that is over, so that it can be used again.
+const REST: Duration = Duration::from_secs(1);
+
 /// Sends the request of `turn` once `not_before` has come, and reports what came of it.
+///
+/// The report waits until the log has what led to the request: a run whose log takes nothing does not go on asking.
 pub(super) fn spawn(
     actor: &RunActor,
     me: &ActorRef<RunMsg>,
@@ -56,7 +70,10 @@ pub(super) fn spawn(
         model: state.model.wire_name.clone(),
         messages: projection.messages,
         tools: state.tools.specs.clone(),
-        params: spec.params.clone(),
+        params: Params {
+            max_tokens: spec.params.max_tokens.or(state.model.max_output_tokens),
+            ..spec.params.clone()
+        },
         script: spec.script.clone(),
         reply: usize::try_from(state.run.replies()).unwrap_or(usize::MAX),
     };
@@ -69,25 +86,39 @@ pub(super) fn spawn(
         services,
         offered: state.tools.names.clone(),
         since: Instant::now(),
+        bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
     };
+    let led_here = state.progress.last;
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
-    let cancel = actor.cancel.clone();
+    let (cancel, store) = (actor.cancel.clone(), actor.services.store.clone());
     let span = span::model_request(&asking.model.name, turn);
     let work = async move {
-        let asked = async {
-            if !wait.is_zero() {
-                tokio::time::sleep(wait).await;
-            }
-            Asking { since: Instant::now(), ..asking }.ask(request, attempt).await
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let asking = Asking { since: Instant::now(), ..asking };
+        // Whatever panics here, a provider or herder, the run goes on with a retry.
+        let asked = AssertUnwindSafe(asking.ask(request, attempt)).catch_unwind().await;
+        let (input, rest) = asked.unwrap_or_else(|_| {
+            let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
+            (failed(turn, attempt, fault), None)
+        });
+        let stored = match led_here {
+            Some(ticket) => store.durable(ticket).await,
+            None => Ok(()),
         };
-        // Whoever cancels does not want to know; a provider that does not heed it is dropped.
-        if let Some(input) = cancel.run_until_cancelled(asked).await {
-            // The run may have ended meanwhile.
-            let _ = me.cast(RunMsg::Report(input, None));
+        // The run may have ended meanwhile.
+        let _ = match stored {
+            Ok(()) => me.cast(RunMsg::Report(input, None)),
+            Err(error) => me.cast(RunMsg::StoreFailed(error)),
+        };
+        if let Some(mut rest) = rest {
+            let _ = tokio::time::timeout(REST, rest.next()).await;
         }
     };
-    tokio::spawn(work.instrument(span));
+    // Whoever cancels does not want to know; a provider that does not heed it is dropped.
+    tokio::spawn(async move { cancel.run_until_cancelled_owned(work).await }.instrument(span));
 }
 
 /// A call of a tool that this process does not have is answered at once.
@@ -104,49 +135,47 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(self, request: Request, attempt: u32) -> Input {
+    async fn ask(self, request: Request, attempt: u32) -> (Input, Option<Rest>) {
         let turn = self.turn;
-        // A provider that panics is a fault of the provider: the run goes on with a retry.
-        let answer = AssertUnwindSafe(self.answer(request)).catch_unwind().await.unwrap_or_else(|_| {
-            Err(error(FaultClass::Transient, "the model provider failed in a way that it should not"))
-        });
+        let answer = self.answer(request).await;
         let duration = self.since.elapsed();
         let outcome = answer.as_ref().err().map_or("ok", |error| error.class.as_str());
         metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
         match answer {
-            Ok(answer) => {
-                let proposal = answer.judged(&self, duration);
-                Input::Replied { turn, attempt, proposal: Box::new(proposal) }
+            Ok((answer, rest)) => {
+                let proposal = Box::new(answer.judged(&self, duration));
+                (Input::Replied { turn, attempt, proposal }, Some(rest))
             }
-            Err(ModelError { class, message, retry_after }) => {
-                Input::ModelFailed { turn, attempt, class, error: message, retry_after, jitter: jitter() }
-            }
+            Err(error) => (failed(turn, attempt, error), None),
         }
     }
 
-    async fn answer(&self, request: Request) -> Result<Answer, ModelError> {
+    async fn answer(&self, request: Request) -> Result<(Answer, Rest), ModelError> {
         if let Err(fault) = message::validate(&request.messages) {
             return Err(error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}")));
         }
         let settings = &self.services.settings;
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
-        let mut silence = settings.first_token.unwrap_or(settings.stall);
+        let mut first = true;
         loop {
+            let silence = if first { settings.first_token.unwrap_or(settings.stall) } else { settings.stall };
             let Some(delta) = self.within(silence, deltas.next()).await? else {
                 return Err(error(FaultClass::Transient, "the answer broke off"));
             };
             let delta = delta?;
-            if answer.is_silent() {
-                metrics::histogram!(metric::MODEL_FIRST_TOKEN_SECONDS)
-                    .record(self.since.elapsed().as_secs_f64());
+            if std::mem::take(&mut first) {
+                let waited = self.since.elapsed().as_secs_f64();
+                metrics::histogram!(metric::MODEL_FIRST_TOKEN_SECONDS).record(waited);
             }
-            silence = settings.stall;
             self.show(&delta);
             if let Some(stop) = answer.take(delta) {
                 answer.stop = Some(stop);
-                return Ok(answer);
+                return Ok((answer, deltas));
+            }
+            if answer.bytes() > ANSWER_BYTES {
+                return Err(error(FaultClass::Invalid, "the answer is longer than 16 MiB"));
             }
         }
     }
@@ -195,13 +224,15 @@ struct Answer {
     text: String,
     reasoning: String,
     calls: Vec<ProposedCall>,
+    /// Bytes of the calls.
+    called: usize,
     usage: Option<Usage>,
     stop: Option<Stop>,
 }
 
 impl Answer {
-    const fn is_silent(&self) -> bool {
-        self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
+    fn bytes(&self) -> usize {
+        self.text.len() + self.reasoning.len() + self.called
     }
 
     fn take(&mut self, delta: Delta) -> Option<Stop> {
@@ -210,7 +241,10 @@ impl Answer {
             Delta::Text(more) => self.text.push_str(&more),
             Delta::Reasoning(more) => self.reasoning.push_str(&more),
             Delta::Progress => {}
-            Delta::Call(call) => self.calls.push(call),
+            Delta::Call(call) => {
+                self.called += call.name.len() + call.arguments.len();
+                self.calls.push(call);
+            }
             Delta::Usage(usage) => self.usage = Some(usage),
             Delta::Stop(stop) => return Some(stop),
         }
@@ -223,17 +257,34 @@ impl Answer {
             workspace: &asking.workspace,
             offered: &asking.offered,
         };
+        let usage = self.used(asking);
         Proposal {
             text: self.text.into(),
             reasoning: (!self.reasoning.is_empty()).then(|| self.reasoning.into()),
             calls: self.calls.into_iter().map(|call| judge.judge(call)).collect(),
             stop: self.stop.unwrap_or(Stop::Error),
-            usage: self
-                .usage
-                .map(|usage| Usage { cost: asking.model.price.map(|price| price.of(&usage)), ..usage }),
+            usage,
             duration,
         }
     }
+
+    /// What the request used up, with its cost: as the server says, or as can be guessed. Of an answer that says nothing,
+    /// not even that, nothing is guessed: it is no answer.
+    fn used(&self, asking: &Asking) -> Option<Usage> {
+        let guess = || Usage {
+            input: estimated_tokens(asking.bytes),
+            output: estimated_tokens(self.bytes()),
+            estimated: true,
+            ..Usage::default()
+        };
+        let usage = self.usage.or_else(|| (self.bytes() > 0).then(guess))?;
+        Some(Usage { cost: asking.model.price.map(|price| price.of(&usage)), ..usage })
+    }
+}
+
+fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
+    let ModelError { class, message, retry_after } = error;
+    Input::ModelFailed { turn, attempt, class, error: message, retry_after, jitter: jitter() }
 }
 
 fn error(class: FaultClass, message: &str) -> ModelError {

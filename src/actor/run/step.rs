@@ -30,6 +30,8 @@ pub(super) struct Progress {
     under_way: BTreeSet<EffectId>,
     stopping: Option<Stopping>,
     pub(super) timer: Option<AbortHandle>,
+    /// The last append that was handed over.
+    pub(super) last: Option<Ticket>,
 }
 
 impl Drop for Progress {
@@ -124,6 +126,7 @@ impl RunActor {
             Err(refused) => return Ok(Err(refused)),
         };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        state.progress.last = Some(ticket);
         let waited = state.run.waiting_calls().next().is_some();
         for fact in &facts {
             state.run.evolve(fact);
@@ -142,7 +145,8 @@ impl RunActor {
 
     fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
         let owed = state.run.owed();
-        state.progress.under_way.retain(|id| owed.iter().any(|effect| effect.id() == *id));
+        let ids: BTreeSet<EffectId> = owed.iter().map(Effect::id).collect();
+        state.progress.under_way.retain(|id| ids.contains(id));
         if state.progress.stopping.is_some() && self.stops_here(me, state) {
             return;
         }
@@ -268,7 +272,6 @@ impl RunActor {
                 Ok(()) => RootMsg::Ended(Ended { run, end }),
                 Err(error) => RootMsg::Lost(run, Arc::new(error)),
             };
-            services.toolbox.forget(run);
             // The supervisor may have gone down already; the log has the end.
             let _ = supervisor.cast(message);
         });

@@ -86,7 +86,10 @@ impl Actor for Root {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             RootMsg::Admit(admitted) => tree.enqueue(admitted),
-            RootMsg::Ended(ended) => tree.ended(ended),
+            RootMsg::Ended(ended) => {
+                self.services.toolbox.forget(ended.run);
+                tree.ended(ended);
+            }
             RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
