@@ -145,11 +145,19 @@ async fn the_turns_of_a_run_go_over_one_connection() {
     let read = || vec![("read".to_owned(), json!({ "path": "notes.txt" }))];
     let plan = chat::Plan { turns: (0..5).map(|_| read()).collect(), text: "done".to_owned() };
     let brain = Brain::default().plan("one", plan);
-    let server = Server::start(move |request| brain.answer(request)).await;
+    let slow_to_end = move |request: &Value| match brain.answer(request) {
+        Answer::Stream(events) => {
+            let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            let body = Step::Bytes(format!("{body}data: [DONE]\n\n").into_bytes());
+            Answer::Raw(vec![body, Step::Wait(Duration::from_millis(2))])
+        }
+        other => other,
+    };
+    let server = Server::start(slow_to_end).await;
     let stage = stage(&server).await;
     stage.write("ws", "notes.txt", "noted\n");
     let end = stage.end(stage.submit("ws", &Value::Null, &task("one"))).await;
     assert_eq!((end.outcome.to_string(), end.turns), ("done".to_owned(), 6));
-    // The next request may be out before the last answer's connection is free again.
-    assert!(server.accepted() <= 2, "{} connections", server.accepted());
+    // On a busy machine the next request may be out before a connection is free again.
+    assert!(server.accepted() <= 3, "{} connections", server.accepted());
 }

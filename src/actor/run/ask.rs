@@ -47,8 +47,9 @@ type Rest = BoxStream<'static, Result<Delta, ModelError>>;
 /// Bytes that an answer may have; more is a server that does not know when to stop.
 const ANSWER_BYTES: usize = 16 << 20;
 
-/// How long a connection has to finish an answer that is over, so that it can be used again.
-const REST: Duration = Duration::from_secs(1);
+/// How long a connection has to finish an answer that is over, so that it can be used again: at most so long the run
+/// waits for it, and at most so long in all.
+const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Sends the request of `turn` once `not_before` has come, and reports what came of it.
 ///
@@ -100,10 +101,14 @@ pub(super) fn spawn(
         let asking = Asking { since: Instant::now(), ..asking };
         // Whatever panics here, a provider or herder, the run goes on with a retry.
         let asked = AssertUnwindSafe(asking.ask(request, attempt)).catch_unwind().await;
-        let (input, rest) = asked.unwrap_or_else(|_| {
+        let (input, mut rest) = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
             (failed(turn, attempt, fault), None)
         });
+        let over = match &mut rest {
+            Some(rest) => tokio::time::timeout(REST.0, rest.next()).await.is_ok(),
+            None => true,
+        };
         let stored = match led_here {
             Some(ticket) => store.durable(ticket).await,
             None => Ok(()),
@@ -113,8 +118,8 @@ pub(super) fn spawn(
             Ok(()) => me.cast(RunMsg::Report(input, None)),
             Err(error) => me.cast(RunMsg::StoreFailed(error)),
         };
-        if let Some(mut rest) = rest {
-            let _ = tokio::time::timeout(REST, rest.next()).await;
+        if let Some(rest) = rest.as_mut().filter(|_| !over) {
+            let _ = tokio::time::timeout(REST.1, rest.next()).await;
         }
     };
     // Whoever cancels does not want to know; a provider that does not heed it is dropped.
