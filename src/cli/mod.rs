@@ -30,6 +30,7 @@ pub mod render;
 pub mod run;
 pub mod show;
 mod signals;
+mod standing;
 mod start;
 pub mod stdout;
 pub mod table;
