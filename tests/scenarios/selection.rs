@@ -148,6 +148,10 @@ fn a_batch_that_halts_now_interrupts_what_runs_and_goes_on_later() {
     let args = ["batch", "in.jsonl", "-o", "out.jsonl", "-j", "2", "--halt", "now,fail=30%"];
     let ended = place.herder(&args[..]).expect(3);
     assert!(ended.err.contains("not finished; the same command continues"), "{}", ended.err);
+    let halted = place.herder(&[&args[..], &["--retry-failed", "--json"]].concat()).expect(3).err;
+    let last: Value = serde_json::from_str(halted.lines().last().unwrap()).unwrap();
+    let ended = last["ended"].as_u64().unwrap();
+    assert_eq!((&last["halted"], &last["unfinished"]), (&json!(true), &json!(3 - ended)));
     let rerun = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--only", "late"]).expect(0);
     assert!(rerun.err.contains("1/1: 1 done"), "{}", rerun.err);
     let listed = place.herder(&["ls", "--json", "--state", "out.jsonl.state"]).expect(0).json();
