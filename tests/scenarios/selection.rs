@@ -65,6 +65,18 @@ fn a_seed_draws_one_order() {
 }
 
 #[test]
+fn a_task_of_high_priority_starts_first_though_it_comes_last() {
+    let place = Place::new();
+    let mut tasks = numbered(60);
+    tasks.push(
+        json!({"id": "urgent", "task": "x", "workspace": "work", "priority": 5, "script": [{"text": "y"}]}),
+    );
+    place.tasks("in.jsonl", &tasks);
+    place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "-j", "1"]).expect(0);
+    assert_eq!(field(&place.results("out.jsonl"), "id")[0], "urgent");
+}
+
+#[test]
 fn a_task_can_be_sampled_more_than_once() {
     let place = Place::new();
     place.tasks("in.jsonl", &numbered(2));
