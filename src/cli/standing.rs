@@ -70,3 +70,32 @@ fn phase(run: &Run) -> String {
         Phase::Ended(outcome) => outcome.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        domain::{id::RunId, run::Input, time::Timestamp},
+        store::{RunFilter, memory::MemoryStore},
+    };
+
+    #[tokio::test]
+    async fn of_many_open_runs_only_the_newest_are_looked_into() {
+        let store = MemoryStore::default();
+        let spec = r#"{"task": "t", "attempt": 1, "model": "m", "workspace": "/w"}"#;
+        for number in 0..=READ {
+            let run = RunId::new(uuid::Uuid::from_u128(number as u128));
+            let submit = Input::Submit(Arc::new(serde_json::from_str(spec).expect("a spec")));
+            let facts = Run::new(run).decide(submit, Timestamp::from_micros(1)).expect("a fact");
+            store.append(run, Seq::START, &facts).expect("taken");
+        }
+        let records = store.runs(RunFilter::default()).await.expect("runs");
+        let standings = Standing::of_all(&store, &records).await.expect("logs");
+        assert_eq!(standings.len(), READ + 1);
+        assert_eq!(standings[0], Standing { phase: "open".to_owned(), waits_for: Value::Null });
+        let queued = Standing { phase: "queued: waits for a slot".to_owned(), waits_for: json!([]) };
+        assert!(standings[1..].iter().all(|standing| *standing == queued));
+    }
+}
