@@ -282,8 +282,8 @@ async fn dry_run(
         .to_string()
     } else {
         format!(
-            "{} tasks, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
-            tasks.len(),
+            "{}, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
+            counted(tasks.len(), "task"),
             chosen.len(),
             plan.start.len(),
             plan.resume.len(),
