@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     doubles::{DeafModel, Double, Gate},
-    support::{PATIENCE, Plan, Stage, calls, says},
+    stage::{PATIENCE, Plan, Stage, calls, says},
 };
 
 fn asks(tool: &str) -> serde_json::Value {

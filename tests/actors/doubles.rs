@@ -69,11 +69,6 @@ impl Double {
         self
     }
 
-    pub(crate) fn touching(mut self, touches: impl Fn() -> Vec<Access> + Send + Sync + 'static) -> Self {
-        self.touches = Box::new(move |_, _| touches());
-        self
-    }
-
     pub(crate) fn effect(mut self, effect: EffectClass) -> Self {
         self.effect = effect;
         self
@@ -188,6 +183,8 @@ impl ModelProvider for DeafModel {
 pub(crate) enum Trouble {
     /// The store refuses it.
     Refuses,
+    /// The store takes it, and does not get it to the disk, nor what builds on it.
+    Loses,
     /// The actor that hands it over panics.
     Panics,
 }
@@ -227,6 +224,7 @@ impl EventStore for TroubledStore {
             Some(Trouble::Refuses) => {
                 Err(StoreError::Unavailable(Arc::new(std::io::Error::other("disk on fire"))))
             }
+            Some(Trouble::Loses) => self.inner.append(run, expected.plus(1_000), facts),
             Some(Trouble::Panics) => panic!("the disk is on fire"),
         }
     }

@@ -18,7 +18,6 @@ use herder::{
         policy::Verdict,
         run::{Input, Judgement, Proposal, ProposedCall, Run},
     },
-    store::EventStore,
     tool::Output,
 };
 use serde_json::{Value, json};
@@ -27,8 +26,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    doubles::{Double, Gate},
-    support::{Plan, Stage, calls, says},
+    doubles::{Double, Gate, Trouble, TroubledStore},
+    stage::{Plan, Stage, calls, says},
 };
 
 /// A tool that counts how often it is run.
@@ -145,6 +144,22 @@ async fn runs_that_wait_for_a_slot_when_herder_stops_are_left_as_they_are() {
     let stage = again(&stage, plan()).await;
     let resumed = stage.supervisor.resume(run).await.unwrap();
     assert_eq!(stage.outcome(resumed).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_to_be_started_again_holds_up_no_drain() {
+    let store = TroubledStore::new(|_, _, facts| {
+        facts.iter().any(|fact| fact.event.kind() == "message").then_some(Trouble::Panics)
+    });
+    let stage = Plan { store: Arc::new(store), ..Plan::paused() }.start().await;
+    let submitted = stage.run(&json!([says("done")]));
+    let run = submitted.run;
+    stage.until(run, "restart", 4).await;
+    let since = Instant::now();
+    stage.supervisor.drain(Duration::from_secs(25)).await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert!(submitted.done.await.unwrap().end.is_none());
+    assert!(!stage.kinds(run).await.contains(&"run_end"));
 }
 
 /// A log that ends when a call had started: as if herder had been killed then.

@@ -12,22 +12,27 @@ use herder::{
         http,
         openai::{OpenAi, Settings},
     },
+    store::sqlite::{Options, SqliteStore},
 };
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::{
-    http_support::{
+    stage::{Plan, Stage},
+    support::{
         chat::{self, Brain},
-        server::{Answer, Server},
+        server::{Answer, Server, Step},
     },
-    support::{Plan, Stage},
 };
 
+/// Over a log on the disk.
 async fn stage(server: &Server) -> Stage {
+    let folder = TempDir::new().unwrap();
+    let store = SqliteStore::open(&folder.path().join("log.db"), Options::default()).unwrap();
     let settings = Settings { base_url: server.base_url(), ..Settings::default() };
     let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
-    let plan = Plan { provider: Arc::new(provider), ..Plan::default() };
-    plan.settings(|settings| settings.max_live_runs = 200).start().await
+    let plan = Plan { provider: Arc::new(provider), store: Arc::new(store), ..Plan::default() };
+    plan.settings(|settings| settings.max_live_runs = 200).start_in(Arc::new(folder)).await
 }
 
 fn task(name: &str) -> Value {
@@ -109,6 +114,19 @@ async fn a_cancel_during_the_wait_that_a_server_asked_for_ends_the_run_with_one_
     assert_eq!(stage.outcome(submitted).await, "cancelled");
     assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_cancel_in_the_middle_of_an_answer_ends_the_run_and_closes_the_connection() {
+    let word = format!("data: {}\n\n", chat::chunk(&json!({ "content": "well" }), None));
+    let server =
+        Server::start(move |_| Answer::Raw(vec![Step::Bytes(word.clone().into_bytes()), Step::Hang])).await;
+    let stage = stage(&server).await;
+    let submitted = stage.submit("ws", &Value::Null, &task("t"));
+    server.sent(1).await;
+    stage.supervisor.cancel(submitted.run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "cancelled");
+    server.closed().await;
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     doubles::{Double, Gate},
-    support::{Plan, Stage, calls, says},
+    stage::{Plan, Stage, calls, says},
 };
 
 fn asks(tool: &str) -> Value {
@@ -53,6 +53,29 @@ async fn a_run_ends_when_its_wall_time_is_up_whatever_it_does() {
         assert_eq!(outcome, "budget: wall_time");
         assert!(about(time, 5), "{time:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_leaves_nothing_behind_that_waits_for_its_limits() {
+    let stage = Plan::paused().start().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (before, since) = (tasks(), Instant::now());
+    for _ in 0..10 {
+        let limits = json!({ "limits": { "wall_time_s": 3_600, "active_time_s": 3_600 } });
+        assert_eq!(stage.outcome(stage.submit("ws", &json!([says("done")]), &limits)).await, "done");
+    }
+    while tasks() > before {
+        assert!(since.elapsed() < Duration::from_secs(1), "{} tasks more", tasks() - before);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_outlives_its_wall_time_by_too_much_is_given_up_as_stuck() {
+    let plan = Plan::paused().tool(Double::deaf("deaf"));
+    let (outcome, time) = limited(plan, &asks("deaf"), json!({ "wall_time_s": 5 })).await;
+    assert_eq!(outcome, "failed: stuck");
+    assert!(about(time, 20), "{time:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! Runs under a real supervision tree: real tools on real files, or doubles on paused time.
 
-#[path = "../support/mod.rs"]
-mod http_support;
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cancel;
 mod doubles;
@@ -11,4 +10,7 @@ mod limits;
 mod mutation;
 mod origins;
 mod restart;
+mod stage;
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+#[path = "../support/mod.rs"]
 mod support;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     doubles::TroubledStore,
-    support::{Plan, Stage, calls, says},
+    stage::{Plan, Stage, calls, says},
 };
 
 fn edit(old: &str, new: &str) -> Value {

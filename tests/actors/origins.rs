@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     doubles::{Double, Gate},
-    support::{Plan, Stage, calls, replay, says},
+    stage::{Plan, Stage, calls, replay, says},
 };
 
 /// A scripted model that keeps what it was asked.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     doubles::{Double, Gate, Trouble, TroubledStore},
-    support::{Plan, Stage, calls, says},
+    stage::{Plan, Stage, calls, says},
 };
 
 fn script() -> Value {
@@ -66,7 +66,7 @@ async fn a_run_whose_actor_dies_anywhere_ends_as_if_it_had_not() {
     let expected = stage.transcript(run).await;
     let appends = stage.log(run).await.len();
 
-    for trouble in [Trouble::Refuses, Trouble::Panics] {
+    for trouble in [Trouble::Refuses, Trouble::Loses, Trouble::Panics] {
         let mut restarted = 0;
         for nth in 1..appends {
             let stage = stage_with(once(trouble, nth)).start().await;
@@ -125,15 +125,26 @@ async fn a_run_that_dies_again_and_again_waits_longer_each_time_and_is_then_give
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_log_takes_nothing_any_more_is_let_go_and_its_slot_is_free() {
-    let store = Arc::new(of_troubled(|before, _| (before > 0).then_some(Trouble::Refuses)));
-    let plan = Plan { store: store.clone(), ..Plan::paused() };
-    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
-    let (troubled, other) = (is_troubled(&stage, &script()), stage.run(&json!([says("done")])));
-    let run = troubled.run;
+    for trouble in [Trouble::Refuses, Trouble::Loses, Trouble::Panics] {
+        let store = Arc::new(of_troubled(move |before, _| (before > 0).then_some(trouble)));
+        let plan = Plan { store: store.clone(), ..Plan::paused() };
+        let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+        let short = json!([says("done")]);
+        let (troubled, other) = (is_troubled(&stage, &short), stage.run(&short));
+        let run = troubled.run;
+        assert!(troubled.done.await.unwrap().end.is_none(), "{trouble:?}");
+        assert_eq!(stage.kinds(run).await, ["submitted"]);
+        assert!(store.appends(run) < 20, "{trouble:?}: {}", store.appends(run));
+        assert_eq!(stage.outcome(other).await, "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_task_never_reached_the_log_is_let_go() {
+    let stage = stage_with(once(Trouble::Loses, 0)).start().await;
+    let troubled = is_troubled(&stage, &script());
     assert!(troubled.done.await.unwrap().end.is_none());
-    assert_eq!(stage.kinds(run).await, ["submitted"]);
-    assert!(store.appends(run) < 10, "{}", store.appends(run));
-    assert_eq!(stage.outcome(other).await, "done");
+    assert_eq!(stage.supervisor.load().await.live, 0);
 }
 
 #[tokio::test(start_paused = true)]

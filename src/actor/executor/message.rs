@@ -26,7 +26,7 @@ pub enum ExecutorMsg {
     Finished(Ticket),
     /// From a job: what it touches has moved. It waits again, on its new keys.
     Moved(Ticket, Box<Job>),
-    /// From a run: those of its calls that wait are no longer wanted.
+    /// From a run, or from its supervisor when its actor has died: those of its calls that wait are no longer wanted.
     Withdraw(RunId),
     /// From a person: change how many calls may run at once.
     SetPermits(usize),

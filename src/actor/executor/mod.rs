@@ -83,7 +83,10 @@ impl Actor for Executor {
             ExecutorMsg::Finished(ticket) => queue.free(ticket),
             ExecutorMsg::Moved(ticket, job) => {
                 queue.free(ticket);
-                queue.submit(*job);
+                // Its run may have withdrawn its calls meanwhile.
+                if !job.cancel.is_cancelled() {
+                    queue.submit(*job);
+                }
             }
             ExecutorMsg::Withdraw(run) => queue.withdraw(run),
             ExecutorMsg::SetPermits(permits) => queue.schedule.set_permits(permits),

@@ -131,20 +131,19 @@ impl RunActor {
     }
 }
 
-/// How a run goes on: from its log, and from its first turn if it never started. `death` is how its actor ended before.
+/// How a run goes on: from its log, and from its first turn if it never started. That a process was started again means
+/// nothing to a run that only waited.
 pub fn beginning(
     run: &Run,
     model: &Model,
     tools: Vec<Arc<str>>,
-    death: Option<Option<String>>,
+    cause: RestartCause,
+    error: Option<String>,
 ) -> impl Iterator<Item = Input> {
-    let never_started = run.started_at().is_none();
-    let restart = match death {
-        Some(error) => Some(Input::Restart { cause: RestartCause::Actor, error }),
-        None if never_started => None,
-        None => Some(Input::Restart { cause: RestartCause::Process, error: None }),
-    };
-    let start = never_started.then(|| Input::Start { model: model.name.clone(), tools });
+    let only_waited = run.started_at().is_none();
+    let goes_on = !only_waited || cause == RestartCause::Actor;
+    let restart = goes_on.then_some(Input::Restart { cause, error });
+    let start = only_waited.then(|| Input::Start { model: model.name.clone(), tools });
     restart.into_iter().chain(start)
 }
 

@@ -290,7 +290,12 @@ impl RunActor {
         state: &mut RunState,
         outcome: Outcome,
     ) -> Result<(), StoreError> {
-        self.report(me, state, Input::End(outcome))
+        self.report(me, state, Input::End(outcome))?;
+        if state.run.outcome().is_none() {
+            // The supervisor may have gone down already, and with it whoever minds.
+            let _ = self.supervisor.cast(RootMsg::Ending(state.run.id()));
+        }
+        Ok(())
     }
 }
 

@@ -39,6 +39,8 @@ pub enum RootMsg {
     Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
     /// From a person or a batch: end the runs that match.
     EndAll(Option<BatchId>, Outcome),
+    /// From a run: it is to end, by a limit of its own. It is given its time for it.
+    Ending(RunId),
     /// From a timer: this run was told to end a while ago.
     CheckStuck(RunId),
     /// From a person: change how many runs have a slot.

@@ -2,15 +2,16 @@
 //!
 //! The root owns admission; shards own the lives of runs. [`Supervisor`] is the handle that everything outside uses.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
 use super::{Services, executor};
 use crate::{
     domain::{
-        event::Event,
+        event::{Event, RunEnd},
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
         run::{Input, Phase, Refused, Run},
@@ -175,7 +176,7 @@ impl Supervisor {
     }
 
     /// Starts no more runs, lets those that run end their turn for `patience`, interrupts the rest, and returns when
-    /// all have stopped. What did not end goes on at the next start.
+    /// all have stopped; the tree goes down with that. What did not end goes on at the next start.
     pub async fn drain(&self, patience: Duration) {
         let (tell, drained) = oneshot::channel();
         let _ = self.root.cast(RootMsg::Drain(patience, tell.into()));
@@ -193,39 +194,42 @@ impl Supervisor {
 fn end_without_actor(
     services: &Arc<Services>,
     root: &ActorRef<RootMsg>,
-    mut run: Run,
+    run: Run,
     inputs: Vec<Input>,
     reply: Option<Reply>,
 ) {
-    let (services, root) = (services.clone(), root.clone());
+    let (services, root, id) = (services.clone(), root.clone(), run.id());
     tokio::spawn(async move {
-        let (id, head) = (run.id(), run.seq());
-        let mut facts = Vec::new();
-        for input in inputs {
-            // What one of them ended, the next has nothing to say about.
-            for fact in run.decide(input, services.clock.now()).unwrap_or_default() {
-                run.evolve(&fact);
-                facts.push(fact);
-            }
-        }
-        let stored = match services.store.append(id, head, &facts) {
-            Ok(ticket) => services.store.durable(ticket).await,
-            Err(error) => Err(error),
-        };
-        let end = match (stored, facts.pop().map(|last| last.event)) {
-            (Ok(()), Some(Event::RunEnd(end))) => Some(Arc::new(*end)),
-            (Ok(()), _) => None,
-            (Err(error), _) => {
-                tracing::error!(run.id = %id, %error, "the end of a run could not be stored");
-                None
-            }
-        };
-        if let (Some(_), Some(reply)) = (&end, reply) {
+        // Whatever goes wrong, the run's slot is given back.
+        let ended = AssertUnwindSafe(record_end(&services, run, inputs)).catch_unwind().await;
+        let (end, seq) = ended.ok().flatten().unzip();
+        if let (Some(seq), Some(reply)) = (seq, reply) {
             // The asker may have hung up.
-            let _ = reply.send(Ok(run.seq()));
+            let _ = reply.send(Ok(seq));
         }
         let _ = root.cast(RootMsg::Ended(Ended { run: id, end }));
     });
+}
+
+async fn record_end(services: &Services, mut run: Run, inputs: Vec<Input>) -> Option<(Arc<RunEnd>, Seq)> {
+    let head = run.seq();
+    let mut facts = Vec::new();
+    for input in inputs {
+        // What one of them ended, the next has nothing to say about.
+        for fact in run.decide(input, services.clock.now()).unwrap_or_default() {
+            run.evolve(&fact);
+            facts.push(fact);
+        }
+    }
+    let stored = match services.store.append(run.id(), head, &facts) {
+        Ok(ticket) => services.store.durable(ticket).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = stored {
+        tracing::error!(run.id = %run.id(), %error, "the end of a run could not be stored");
+        return None;
+    }
+    if let Event::RunEnd(end) = facts.pop()?.event { Some((Arc::new(*end), run.seq())) } else { None }
 }
 
 /// Jobs of an executor that must have ended before another one starts.

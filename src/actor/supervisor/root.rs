@@ -26,6 +26,9 @@ use crate::{
     telemetry::metric,
 };
 
+/// Before another executor starts: one that dies at once each time does not keep the machine busy.
+const EXECUTOR_PAUSE: Duration = Duration::from_secs(1);
+
 /// The root.
 pub(super) struct Root {
     pub(super) services: Arc<Services>,
@@ -87,6 +90,7 @@ impl Actor for Root {
             RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
+            RootMsg::Ending(run) => later(&me, self.services.settings.stuck, RootMsg::CheckStuck(run)),
             RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
                 tree.to_shard(run, ShardMsg::Kill(run))
             }
@@ -143,6 +147,7 @@ impl Root {
             jobs.close();
             tokio::spawn(async move {
                 jobs.wait().await;
+                tokio::time::sleep(EXECUTOR_PAUSE).await;
                 let _ = me.cast(RootMsg::ExecutorGone);
             });
         } else if let Some(index) = tree.shards.iter().position(|shard| shard.get_id() == child) {

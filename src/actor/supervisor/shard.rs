@@ -2,12 +2,14 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use futures_util::FutureExt as _;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
@@ -101,6 +103,7 @@ impl Actor for Shard {
             ShardMsg::Kill(run) => self.kill(lives, run),
             ShardMsg::Drain => {
                 lives.stopping = Stopping::Draining;
+                self.leave_the_dead(lives);
                 lives.tell_all(|| RunMsg::Drain);
             }
             ShardMsg::Interrupt => {
@@ -142,7 +145,10 @@ impl Shard {
     async fn begin(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, run: Run, death: Option<Death>) {
         let id = run.id();
         let Some(life) = lives.runs.get_mut(&id) else { return };
-        let Some(spec) = run.spec().cloned() else { return };
+        let Some(spec) = run.spec().cloned() else {
+            // Not even its task is of record.
+            return self.leave(id, life);
+        };
         let (Some(model), Ok(workspace)) =
             (self.services.models.get(&spec.model), self.services.workspaces.get(&spec.workspace))
         else {
@@ -150,8 +156,11 @@ impl Shard {
             return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error: why }]);
         };
         let tools = Offer::of(&self.services, &spec);
-        let death = death.map(|death| death.error);
-        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), death).collect();
+        let (cause, error) = match death {
+            Some(death) => (RestartCause::Actor, death.error),
+            None => (RestartCause::Process, None),
+        };
+        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), cause, error).collect();
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();
@@ -164,9 +173,6 @@ impl Shard {
                 // A dead actor's mailbox is closed; its death comes as an event.
                 for input in first {
                     let _ = actor.cast(RunMsg::Begin(input));
-                }
-                if lives.stopping == Stopping::Draining {
-                    let _ = actor.cast(RunMsg::Drain);
                 }
                 for (input, reply) in life.asked.drain(..) {
                     let _ = actor.cast(RunMsg::Ask(input, reply));
@@ -247,7 +253,7 @@ impl Shard {
         tracing::warn!(run.id = %run, error = death.error.as_deref(), "run actor died");
         // Its calls that wait are no longer wanted; it queues them anew.
         let _ = lives.executor.cast(ExecutorMsg::Withdraw(run));
-        if lives.stopping == Stopping::Interrupting {
+        if lives.stopping != Stopping::No && life.wish.is_none() {
             return self.leave(run, life);
         }
         metrics::counter!(metric::RUN_RESTARTS).increment(1);
@@ -271,7 +277,8 @@ impl Shard {
         };
         let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());
         tokio::spawn(async move {
-            let Some((run, next)) = revival::next(&services, run, case).await else {
+            let read = AssertUnwindSafe(revival::next(&services, run, case)).catch_unwind().await;
+            let Ok(Some((run, next))) = read else {
                 // Nothing can be done for it now; its log is as it was, and the next start goes on from it.
                 let _ = root.cast(RootMsg::Ended(Ended { run, end: None }));
                 return;
@@ -301,8 +308,9 @@ impl Shard {
         let _ = self.root.cast(RootMsg::Ended(Ended { run, end: None }));
     }
 
+    /// Runs that wait to be started again are not, once herder is to stop. One that is to end does so.
     fn leave_the_dead(&self, lives: &mut Lives) {
-        let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none());
+        let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none() && life.wish.is_none());
         for (run, life) in dead.filter(|(_, life)| !life.ended.load(Ordering::Relaxed)) {
             self.leave(*run, life);
         }

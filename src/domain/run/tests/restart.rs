@@ -66,6 +66,15 @@ fn a_change_that_had_started_is_owed_with_what_it_would_have_changed() {
 }
 
 #[test]
+fn a_call_in_doubt_waits_for_its_lock_like_any_other() {
+    let mut play = Play::acting(&[("a", "edit")]);
+    play.tell(granted("a", Some(change())));
+    assert_eq!(play.run.waiting_calls().count(), 0);
+    play.restarts();
+    assert_eq!(play.run.waiting_calls().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
 fn what_cannot_be_checked_is_never_repeated() {
     for tool in ["bash", "edit"] {
         let mut play = Play::acting(&[("a", tool)]);
