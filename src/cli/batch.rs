@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::{
     Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs},
-    progress::{Progress, ProgressMode, Reporter},
+    progress::{Progress, ProgressMode, Reporter, Rest},
     render::counted,
     signals::Signals,
     start::{Tell, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
@@ -282,8 +282,8 @@ async fn dry_run(
         .to_string()
     } else {
         format!(
-            "{} tasks, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
-            tasks.len(),
+            "{}, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
+            counted(tasks.len(), "task"),
             chosen.len(),
             plan.start.len(),
             plan.resume.len(),
@@ -339,8 +339,9 @@ impl Shown {
 
     fn finish(mut self, report: &Report) {
         self.progress.set_running(0);
-        self.reporter.finish(&self.progress, self.since.elapsed());
-        if report.unfinished > 0 {
+        let rest = Rest { halted: report.halted, unfinished: report.unfinished };
+        self.reporter.finish(&self.progress, self.since.elapsed(), rest);
+        if report.unfinished > 0 && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
             let tasks = counted(report.unfinished, "task");
             (self.tell)(&format!("{halted}{tasks} not finished; the same command continues"));

@@ -59,9 +59,11 @@ pub(crate) async fn main(args: DemoArgs, context: Context) -> anyhow::Result<Exi
         anyhow::bail!("the demo is no batch");
     };
     let exit = super::batch::main(*batch, context).await?;
-    say(&format!(
-        "results are in {dir}/results.jsonl, the journal beside it; the same command again has nothing to do"
-    ));
+    if exit == Exit::Done {
+        say(&format!(
+            "results are in {dir}/results.jsonl, the journal beside it; the same command again has nothing to do"
+        ));
+    }
     Ok(exit)
 }
 

@@ -2,13 +2,16 @@
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use super::{Context, Exit, UsageError, start::say, stdout::Output, table};
+use super::{Context, Exit, UsageError, standing::Standing, start::say, stdout::Output, table};
 use crate::{
     domain::{id::BatchId, outcome::Outcome},
     store::{EventStore, RunFilter},
 };
 
-pub(super) const ABOUT: &str = "List runs, the newest last";
+pub(super) const ABOUT: &str = "List runs, the newest last
+
+STANDS is how a run ended or, of the 200 newest that have not, what they are at and what they wait for. Works also while the \
+log is being written.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder ls --state out.jsonl.state
@@ -46,17 +49,18 @@ pub(crate) async fn main(args: LsArgs, context: Context) -> anyhow::Result<Exit>
         let surplus = records.len().saturating_sub(args.limit.unwrap_or(usize::MAX));
         records.drain(..surplus);
     }
+    let standings = Standing::of_all(&*state.store, &records).await?;
     let mut out = Output::stdout();
     if args.json {
-        for record in &records {
-            if out.json(&table::run_json(record))?.is_break() {
+        for (record, standing) in records.iter().zip(&standings) {
+            if out.json(&table::run_json(record, standing))?.is_break() {
                 return Ok(Exit::Done);
             }
         }
     } else if records.is_empty() {
         say("no runs");
     } else {
-        let _open = out.line(&table::runs(&records))?;
+        let _open = out.line(&table::runs(&records, &standings))?;
     }
     let _open = out.flush()?;
     state.close().await;

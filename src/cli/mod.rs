@@ -12,8 +12,9 @@ use clap::{Parser, Subcommand};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::{
-    app::state::State,
+    app::state::{State, StateError},
     config::{self, Config, Effective, Flag, LogFormat, Sources},
+    store::folder::FolderError,
     telemetry::log,
 };
 
@@ -30,6 +31,7 @@ pub mod render;
 pub mod run;
 pub mod show;
 mod signals;
+mod standing;
 mod start;
 pub mod stdout;
 pub mod table;
@@ -109,7 +111,16 @@ impl Context {
 
     /// Opens that folder to read.
     fn open_state(&self) -> anyhow::Result<State> {
-        Ok(State::to_read(&self.state_folder()?)?)
+        match State::to_read(&self.state_folder()?) {
+            Err(StateError::Folder(FolderError::Missing { path })) if self.state.is_none() => {
+                let path = path.display();
+                Err(UsageError(format!(
+                    "{path}: `herder run` has kept nothing here yet; a batch keeps its runs beside its results: --state OUT.state"
+                ))
+                .into())
+            }
+            state => Ok(state?),
+        }
     }
 }
 

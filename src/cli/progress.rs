@@ -148,6 +148,15 @@ impl Progress {
     }
 }
 
+/// What is left at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// Too much had failed.
+    pub halted: bool,
+    /// Tasks that have not ended.
+    pub unfinished: usize,
+}
+
 /// Shows progress on stderr.
 #[derive(Debug)]
 pub struct Reporter {
@@ -199,11 +208,24 @@ impl Reporter {
     }
 
     /// Shows the end.
-    pub fn finish(&self, progress: &Progress, now: Duration) {
-        if let Shown::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
+    pub fn finish(&self, progress: &Progress, now: Duration, rest: Rest) {
+        match &self.shown {
+            Shown::Json => {
+                let mut summary = progress.json(now);
+                summary["halted"] = rest.halted.into();
+                summary["unfinished"] = rest.unfinished.into();
+                let _shown = writeln!(io::stderr(), "{summary}");
+                return;
+            }
+            Shown::Bar(bar) => bar.finish_and_clear(),
+            Shown::Lines | Shown::Nothing => {}
         }
         self.tell(progress, now);
+    }
+
+    /// Whether a program reads along, so that words would only repeat the data.
+    pub const fn is_json(&self) -> bool {
+        matches!(self.shown, Shown::Json)
     }
 
     fn tell(&self, progress: &Progress, now: Duration) {

@@ -127,7 +127,16 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
             watch.finish(&end)?;
             if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }
         }
-        (None, signal) => signal.unwrap_or(Exit::NotDone),
+        (None, signal) => {
+            let state = context
+                .state
+                .as_deref()
+                .map_or_else(String::new, |folder| format!(" --state {}", folder.display()));
+            say(&format!(
+                "the run has not ended, and no command goes on with it; `herder show {run}{state}` says how far it came"
+            ));
+            signal.unwrap_or(Exit::NotDone)
+        }
     })
 }
 

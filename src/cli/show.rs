@@ -5,15 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Context, Exit, render::rfc3339, stdout::Output, table::run_json};
+use super::{Context, Exit, render::rfc3339, standing::Standing, stdout::Output, table::run_json};
 use crate::{
     app::{conversation::chat_completions, state::find},
-    domain::{
-        id::Seq,
-        message::Message,
-        run::{Phase, Run},
-        task::TaskSpec,
-    },
+    domain::{id::Seq, message::Message, run::Run, task::TaskSpec},
     store::RunRecord,
 };
 
@@ -58,18 +53,15 @@ pub(crate) async fn main(args: ShowArgs, context: Context) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-/// The run as `herder ls --json` has it, with where it stands.
+/// The run as `herder ls --json` has it, and more of it.
 fn data(record: &RunRecord, run: &Run) -> Value {
-    let mut value = run_json(record);
+    let mut value = run_json(record, &Standing::of(run));
     value["task"] = json!(run.spec().map(|spec| &spec.task));
     value["model"] = json!(run.spec().map(|spec| &spec.model));
     value["workspace"] = json!(run.spec().map(|spec| &spec.workspace));
-    value["phase"] = json!(phase(run));
     value["turn"] = json!(run.turn());
     value["events"] = json!(run.seq());
     value["text"] = json!(record.end.as_ref().map(|end| &end.text));
-    value["waits_for"] =
-        run.waiting_calls().map(|call| json!({ "call": call.id, "tool": call.name })).collect();
     value
 }
 
@@ -81,7 +73,7 @@ fn summary(record: &RunRecord, spec: &TaskSpec, run: &Run) -> String {
     rows.push(("model", spec.model.to_string()));
     rows.push(("workspace", spec.workspace.to_string()));
     rows.push(("submitted", rfc3339(record.submitted_at)));
-    rows.push(("stands", phase(run)));
+    rows.push(("stands", Standing::of(run).phase));
     rows.push(("turns", format!("{} of {}", run.turn(), spec.limits.turns())));
     rows.push(("calls", run.answered().to_string()));
     let usage = run.usage();
@@ -100,25 +92,6 @@ fn summary(record: &RunRecord, spec: &TaskSpec, run: &Run) -> String {
     let line =
         |(name, value): &(&str, String)| format!("{name:<10} {}", value.replace('\n', "\n           "));
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Where the run stands, and what it waits for.
-fn phase(run: &Run) -> String {
-    match run.phase() {
-        Phase::New => "new".to_owned(),
-        Phase::Queued => "queued: waits for a slot".to_owned(),
-        Phase::Between => "between turns".to_owned(),
-        Phase::Thinking { attempt: 1, .. } => "thinking: waits for the model".to_owned(),
-        Phase::Thinking { attempt, .. } => format!("thinking: request {attempt} of this turn"),
-        Phase::Acting(calls) => {
-            let running =
-                calls.iter().filter(|open| open.is_started()).map(|open| format!("{} runs", open.call.name));
-            let waiting =
-                run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
-            format!("acting: {}", running.chain(waiting).collect::<Vec<_>>().join(", "))
-        }
-        Phase::Ended(outcome) => outcome.to_string(),
-    }
 }
 
 /// The conversation for people.

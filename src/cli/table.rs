@@ -6,24 +6,26 @@ use serde_json::{Value, json};
 use super::{
     progress::{clock, short},
     render::rfc3339,
+    standing::Standing,
 };
 use crate::store::RunRecord;
 
 const TASK_WIDTH: usize = 40;
+const STANDING_WIDTH: usize = 48;
 
 /// A table for people, without lines to draw.
-pub fn runs(records: &[RunRecord]) -> String {
+pub(super) fn runs(records: &[RunRecord], standings: &[Standing]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["RUN", "TASK", "TRY", "OUTCOME", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
-    for record in records {
+    table.set_header(["RUN", "TASK", "TRY", "STANDS", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
+    for (record, standing) in records.iter().zip(standings) {
         let end = record.end.as_deref();
         let count = |count: Option<String>| count.unwrap_or_else(|| "-".to_owned());
         table.add_row([
             record.run.to_string(),
-            cut(record.task_id.as_deref().unwrap_or("-")),
+            cut(record.task_id.as_deref().unwrap_or("-"), TASK_WIDTH),
             record.attempt.to_string(),
-            end.map_or_else(|| "open".to_owned(), |end| end.outcome.to_string()),
+            cut(&standing.phase, STANDING_WIDTH),
             count(end.map(|end| end.turns.to_string())),
             count(end.map(|end| end.calls.to_string())),
             count(end.map(|end| short(end.usage.total()))),
@@ -41,7 +43,7 @@ pub fn runs(records: &[RunRecord]) -> String {
 }
 
 /// A run as data.
-pub fn run_json(record: &RunRecord) -> Value {
+pub(super) fn run_json(record: &RunRecord, standing: &Standing) -> Value {
     let end = record.end.as_deref();
     json!({
         "run": record.run.to_string(),
@@ -50,6 +52,8 @@ pub fn run_json(record: &RunRecord) -> Value {
         "attempt": record.attempt,
         "submitted_at": rfc3339(record.submitted_at),
         "ended_at": record.ended_at.map(rfc3339),
+        "phase": standing.phase,
+        "waits_for": standing.waits_for,
         "outcome": end.map(|end| end.outcome.as_str()),
         "detail": end.and_then(|end| end.outcome.detail()),
         "turns": end.map(|end| end.turns),
@@ -61,12 +65,12 @@ pub fn run_json(record: &RunRecord) -> Value {
     })
 }
 
-/// A name that leaves room for the rest.
-fn cut(name: &str) -> String {
-    if name.chars().count() <= TASK_WIDTH {
-        return name.to_owned();
+/// A text that leaves room for the rest.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
     }
-    let mut cut: String = name.chars().take(TASK_WIDTH - 1).collect();
+    let mut cut: String = text.chars().take(width - 1).collect();
     cut.push('…');
     cut
 }
@@ -95,16 +99,18 @@ mod tests {
 
     #[test]
     fn an_open_run_has_dashes_and_a_long_name_is_cut() {
-        insta::assert_snapshot!(runs(&[record(1, "a", Some(END)), record(2, &"long".repeat(20), None)]));
+        let records = [record(1, "a", Some(END)), record(2, &"long".repeat(20), None)];
+        insta::assert_snapshot!(runs(&records, &records.each_ref().map(Standing::at_a_glance)));
     }
 
     #[test]
     fn a_run_as_data_has_every_key() {
-        let value = run_json(&record(1, "a", Some(END)));
+        let data = |record: &RunRecord| run_json(record, &Standing::at_a_glance(record));
+        let value = data(&record(1, "a", Some(END)));
         assert_eq!(value["outcome"], "budget");
         assert_eq!(value["submitted_at"], "2025-11-30T08:00:00.000000Z");
         assert_eq!(value["cost_usd"], 0.0015);
-        let open = run_json(&record(1, "a", None));
+        let open = data(&record(1, "a", None));
         let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
         assert_eq!(keys(&value), keys(&open));
     }

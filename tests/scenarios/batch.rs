@@ -150,6 +150,7 @@ fn progress_and_the_summary_can_be_had_as_json() {
         (&last["total"], &last["ended"], &last["outcomes"]),
         (&json!(2), &json!(2), &json!({"done": 2}))
     );
+    assert_eq!((&last["halted"], &last["unfinished"]), (&json!(false), &json!(0)));
     // Nor does a warning break the form.
     let told = place.herder(&["batch", "in.jsonl", "-o", "other.jsonl", "--json"]).expect(0).err;
     let first = &crate::support::json_lines(&told)[0]["message"];

@@ -56,16 +56,16 @@ fn every_mistake_of_an_input_is_told_with_its_line_and_field() {
             "herder: in.jsonl:9: script: ./nowhere.json cannot be read: No such file or directory (os error 2)",
             "herder: in.jsonl:10: script: ./bad.json:2:12: invalid type: integer '1', expected a string; want a JSON \
              list of replies",
-            "herder: in.jsonl:11: script: unknown field 'txt', expected one of 'content', 'text', 'reasoning', 'calls', \
+            "herder: in.jsonl:11: script[0].txt: unknown field 'txt', expected one of 'content', 'text', 'reasoning', 'calls', \
              'toolCalls', 'stop', 'usage', 'delay_ms', 'chunks', 'fault'",
             "herder: in.jsonl:12: tools: there is no tool \"reed\"; want some of bash, edit, grep, list, read, write",
             "herder: in.jsonl:13: model: no model is called \"clever\"; want scripted:NAME, openai:NAME, or a \
              [models.NAME] table of the configuration (there are none)",
             "herder: in.jsonl:14: model: is missing; name one here, by --model or in [defaults]",
-            "herder: in.jsonl:15: limits: invalid type: floating point '0.5', expected a whole number, 0 or more",
+            "herder: in.jsonl:15: limits.max_turns: invalid type: floating point '0.5', expected a whole number, 0 or more",
             "herder: in.jsonl:16: skills: is not supported by this version yet; leave it out",
             "herder: in.jsonl:17: script: is neither a list of replies nor the path of a file with one",
-            "herder: in.jsonl:18: script: a fault is \"stall\", \"drop\" or {\"status\": 503}",
+            "herder: in.jsonl:18: script[0].fault: a fault is \"stall\", \"drop\" or {\"status\": 503}",
         ],
     );
 }

@@ -93,7 +93,7 @@ fn runs_are_listed_and_narrowed() {
     let table = place.herder(&with_state(&["ls"])).expect(0).out;
     let mut lines = table.lines();
     let heads: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-    assert_eq!(heads, ["RUN", "TASK", "TRY", "OUTCOME", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
+    assert_eq!(heads, ["RUN", "TASK", "TRY", "STANDS", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
     assert!(lines.next().unwrap().contains("good") && lines.next().unwrap().contains("bad"), "{table}");
     let listed = |more: &[&str]| {
         let runs = place.herder(&with_state(&[&["ls", "--json"], more].concat())).expect(0).json();
@@ -149,6 +149,12 @@ fn a_log_is_read_beside_the_process_that_writes_it() {
     assert_eq!(shown["outcome"], Value::Null);
     let listed = place.herder(&with_state(&["ls"])).expect(0).out;
     assert_eq!(listed.lines().count(), 4, "{listed}");
+    for stands in ["acting: bash runs", "acting: bash waits for its lock or permit"] {
+        assert!(listed.contains(stands), "{listed}");
+    }
+    let listed = place.herder(&with_state(&["ls", "--json"])).expect(0).json();
+    let waiting = listed.iter().find(|run| run["id"] == waits).unwrap();
+    assert_eq!((&waiting["phase"], &waiting["waits_for"]), (&shown["phase"], &shown["waits_for"]));
 
     let follow = place.command(&with_state(&["events", acts, "--json", "--follow"]));
     let mut follow = { follow }.stdout(Stdio::piped()).spawn().unwrap();

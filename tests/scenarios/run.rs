@@ -125,6 +125,10 @@ fn a_signal_ends_the_command_and_leaves_no_process() {
         assert_eq!(run.wait(), Some(code));
         assert_eq!(place.marked(), Vec::<String>::new());
         assert_eq!(place.read("out.txt"), "");
+        let told = place.read("err.txt");
+        let advice = told.lines().last().unwrap().split('`').nth(1).unwrap();
+        let words: Vec<&str> = advice.split(' ').skip(1).collect();
+        assert!(place.herder(&words).expect(0).out.contains("\nstands     "), "{told}");
     }
 }
 
@@ -143,6 +147,8 @@ fn a_run_that_ends_with_its_turn_is_done_in_spite_of_a_signal() {
 #[test]
 fn runs_are_kept_in_the_users_state_folder_if_none_is_named() {
     let place = place(&json!([{"text": "hi"}]));
+    let none = place.herder(&["ls"]).expect(2).err;
+    assert!(none.contains("has kept nothing here yet; a batch keeps its runs beside its results"), "{none}");
     let mut command = place.command(&["run", "x", "--script", "script.json", "--quiet"]);
     assert!(command.env("XDG_STATE_HOME", place.path("xdg")).status().unwrap().success());
     assert!(place.path("xdg/herder/log.db").exists());

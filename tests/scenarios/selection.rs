@@ -65,6 +65,18 @@ fn a_seed_draws_one_order() {
 }
 
 #[test]
+fn a_task_of_high_priority_starts_first_though_it_comes_last() {
+    let place = Place::new();
+    let mut tasks = numbered(60);
+    tasks.push(
+        json!({"id": "urgent", "task": "x", "workspace": "work", "priority": 5, "script": [{"text": "y"}]}),
+    );
+    place.tasks("in.jsonl", &tasks);
+    place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "-j", "1"]).expect(0);
+    assert_eq!(field(&place.results("out.jsonl"), "id")[0], "urgent");
+}
+
+#[test]
 fn a_task_can_be_sampled_more_than_once() {
     let place = Place::new();
     place.tasks("in.jsonl", &numbered(2));
@@ -148,6 +160,10 @@ fn a_batch_that_halts_now_interrupts_what_runs_and_goes_on_later() {
     let args = ["batch", "in.jsonl", "-o", "out.jsonl", "-j", "2", "--halt", "now,fail=30%"];
     let ended = place.herder(&args[..]).expect(3);
     assert!(ended.err.contains("not finished; the same command continues"), "{}", ended.err);
+    let halted = place.herder(&[&args[..], &["--retry-failed", "--json"]].concat()).expect(3).err;
+    let last: Value = serde_json::from_str(halted.lines().last().unwrap()).unwrap();
+    let ended = last["ended"].as_u64().unwrap();
+    assert_eq!((&last["halted"], &last["unfinished"]), (&json!(true), &json!(3 - ended)));
     let rerun = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--only", "late"]).expect(0);
     assert!(rerun.err.contains("1/1: 1 done"), "{}", rerun.err);
     let listed = place.herder(&["ls", "--json", "--state", "out.jsonl.state"]).expect(0).json();

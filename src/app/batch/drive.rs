@@ -1,6 +1,7 @@
 //! Drives a batch: submits tasks as slots come free, retries, writes results, stops when told to.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
@@ -179,7 +180,7 @@ impl Batch {
             stopping: false,
             tell,
         };
-        let mut waiting = in_order(&plan);
+        let mut waiting = in_order(&plan, &tasks);
         let supervisor = &herder.supervisor;
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut draining = None;
@@ -292,8 +293,9 @@ impl<T: FnMut(Event)> Course<'_, T> {
     }
 }
 
-/// Interrupted runs first, then tasks that have none.
-fn in_order(plan: &Plan) -> VecDeque<Next> {
+/// By priority, and of one priority interrupted runs first. The supervisor knows priorities too, but only of what has
+/// been submitted.
+fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Next> {
     let resume = plan.resume.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
@@ -306,7 +308,9 @@ fn in_order(plan: &Plan) -> VecDeque<Next> {
         made: one.made,
         how: How::Start(one.predecessor),
     });
-    resume.chain(start).collect()
+    let mut order: Vec<Next> = resume.chain(start).collect();
+    order.sort_by_key(|next| Reverse(tasks.get(next.task).map(|task| task.spec.priority)));
+    order.into()
 }
 
 fn start_drain(

@@ -13,7 +13,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    script::Script,
+    script::{Script, ScriptedReply},
     task::{Meta, Params},
     usage::Limits,
 };
@@ -112,8 +112,12 @@ impl TaskLine {
     /// Every mistake in it.
     pub fn parse(text: &str, number: usize) -> Result<Self, Vec<LineError>> {
         let Entries(entries) = serde_json::from_str(text).map_err(|error| {
-            let what =
-                format!("{}; want one JSON object, as {{\"id\": \"a\", \"task\": \"...\"}}", json(&error));
+            let place = match error.is_data() {
+                true => String::new(),
+                false => format!("not JSON at column {}: ", error.column()),
+            };
+            let want = r#"want one JSON object, as {"id": "a", "task": "..."}"#;
+            let what = format!("{place}{}; {want}", said(&error));
             vec![LineError { field: String::new(), what }]
         })?;
         let mut fields = Fields { entries, errors: Vec::new() };
@@ -204,7 +208,18 @@ impl<'a> Fields<'a> {
     }
 
     fn decode<T: DeserializeOwned>(&mut self, key: &str, raw: &RawValue) -> Option<T> {
-        serde_json::from_str(raw.get()).map_err(|error| self.refuse(key, json(&error))).ok()
+        let error = match serde_json::from_str(raw.get()) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let within = entries_at_fault::<T>(raw);
+        if within.is_empty() {
+            self.refuse(key, said(&error));
+        }
+        for (name, error) in within {
+            self.refuse(&format!("{key}.{name}"), said(&error));
+        }
+        None
     }
 
     fn id(&mut self, key: &str, raw: &RawValue) -> Option<Arc<str>> {
@@ -230,7 +245,17 @@ impl<'a> Fields<'a> {
         let raw = self.raw("script")?;
         match raw.get().as_bytes().first() {
             Some(b'"') => self.decode("script", raw).map(ScriptSource::File),
-            Some(b'[') => self.decode("script", raw).map(ScriptSource::Inline),
+            Some(b'[') => {
+                // A list it is, since it begins as one and is JSON.
+                let replies: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+                let replies: Vec<Option<ScriptedReply>> = replies
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, reply)| self.decode(&format!("script[{index}]"), reply))
+                    .collect();
+                let replies: Option<Arc<[_]>> = replies.into_iter().collect();
+                replies.map(|replies| ScriptSource::Inline(Script(replies)))
+            }
             _ => {
                 self.refuse("script", "is neither a list of replies nor the path of a file with one");
                 None
@@ -239,16 +264,30 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What `serde_json` says, without its count of lines, which is always one.
-fn json(error: &serde_json::Error) -> String {
+/// Which entries of an object are wrong by themselves. Nothing, if it is none or each of them is fine alone.
+fn entries_at_fault<T: DeserializeOwned>(raw: &RawValue) -> Vec<(String, serde_json::Error)> {
+    let takes_entries_alone = serde_json::from_str::<T>("{}").is_ok();
+    let entries = serde_json::from_str(raw.get()).ok().filter(|_| takes_entries_alone);
+    let Some(Entries(entries)) = entries else { return Vec::new() };
+    let fault = |(name, value): (String, &RawValue)| {
+        let alone = format!("{{{}:{}}}", serde_json::Value::from(name.as_str()), value.get());
+        serde_json::from_str::<T>(&alone).err().map(|error| (name, error))
+    };
+    entries.into_iter().filter_map(fault).collect()
+}
+
+/// What `serde_json` says, without where.
+fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).replace('`', "'");
-    let text = match text.rsplit_once(", expected ") {
+    match text.rsplit_once(", expected ") {
         Some((what, "u32" | "u64")) => format!("{what}, expected a whole number, 0 or more"),
-        Some((what, "i32")) => format!("{what}, expected a whole number"),
+        Some((what, "a map" | "struct ScriptedReply" | "struct Limits" | "struct Params")) => {
+            format!("{what}, expected an object")
+        }
+        Some((what, "i32" | "i64")) => format!("{what}, expected a whole number"),
         Some(_) | None => text,
-    };
-    if error.is_data() { text } else { format!("not JSON at column {}: {text}", error.column()) }
+    }
 }
 
 /// The key that a misspelt one is likely to mean.
@@ -301,76 +340,4 @@ impl<'de: 'a, 'a> Visitor<'de> for Collect<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mistakes(text: &str) -> Vec<String> {
-        TaskLine::parse(text, 7).expect_err("refused").iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_line_is_read_with_every_key_and_by_either_spelling() {
-        let text = r#"{"custom_id": "a", "prompt": "Do it.", "model": "m", "system": "s", "workspace": "w",
-            "tools": ["read"], "limits": {"max_turns": 3}, "facts": {"k": "v"}, "priority": -1, "labels": {"l": "1"},
-            "meta": {"b": 1,  "a": 2}, "params": {"seed": 1}, "script": [{"text": "hi"}]}"#;
-        let line = TaskLine::parse(text, 1).expect("read");
-        assert_eq!((&*line.id, &*line.task), ("a", "Do it."));
-        assert_eq!(line.limits.max_turns, Some(3));
-        assert_eq!(line.meta.map(|meta| meta.0.get().to_owned()).as_deref(), Some(r#"{"b": 1,  "a": 2}"#));
-        assert_eq!(line.params.and_then(|params| params.seed), Some(1));
-        assert!(matches!(line.script, Some(ScriptSource::Inline(script)) if script.0.len() == 1));
-        let short = TaskLine::parse(r#"{"id": "b", "task": "x", "script": "s.json", "model": null}"#, 1)
-            .expect("read");
-        assert_eq!((short.script, short.model), (Some(ScriptSource::File("s.json".to_owned())), None));
-    }
-
-    #[test]
-    fn a_line_without_an_id_is_named_by_its_place() {
-        let line = TaskLine::parse(r#"{"task": "x"}"#, 7).expect("read");
-        assert_eq!(&*line.id, "line-7");
-    }
-
-    #[test]
-    fn an_id_is_text_and_not_empty() {
-        assert_eq!(mistakes(r#"{"id": 7, "task": "x"}"#), [r#"id: is a number; want text, as "7""#]);
-        let empty = "id: is empty; want text that names the task, or no id at all";
-        assert_eq!(mistakes(r#"{"id": "", "task": "x"}"#), [empty]);
-        assert_eq!(mistakes(r#"{"id": " ", "task": "x"}"#), [empty]);
-        assert!(mistakes("{\"id\": \"a\\n\", \"task\": \"x\"}")[0].contains("control character"));
-    }
-
-    #[test]
-    fn every_mistake_of_a_line_is_told_at_once() {
-        assert_eq!(
-            mistakes(
-                r#"{"id": "a", "custom_id": "a", "task": " ", "modle": "m", "colour": 1, "skills": [], "limits": {"turns": 1}}"#
-            ),
-            [
-                "modle: is no key of a task; did you mean \"model\"?",
-                "colour: is no key of a task; want one of id, custom_id, task, prompt, model, system, workspace, tools, \
-                 limits, facts, priority, labels, meta, params, script",
-                "skills: is not supported by this version yet; leave it out",
-                "custom_id: stands beside \"id\", which means the same; keep one of the two",
-                "task: is empty; say what to do",
-                "limits: unknown field 'turns', expected one of 'max_turns', 'max_tool_calls', 'max_input_tokens', \
-                 'max_output_tokens', 'max_total_tokens', 'wall_time_s', 'active_time_s'",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_key_that_is_there_twice_is_refused() {
-        assert_eq!(mistakes(r#"{"task": "x", "task": "y"}"#), ["task: is there twice; keep one of the two"]);
-    }
-
-    #[test]
-    fn text_that_is_no_object_is_refused_with_its_column() {
-        let want = "want one JSON object, as {\"id\": \"a\", \"task\": \"...\"}";
-        assert_eq!(
-            mistakes(r#"{"id":"b","prompt":"#),
-            [format!("not JSON at column 19: EOF while parsing a value; {want}")]
-        );
-        assert_eq!(mistakes("[1]"), [format!("invalid type: sequence, expected an object; {want}")]);
-        assert!(mistakes(r#"{"task": "x"} {}"#)[0].starts_with("not JSON at column 15: trailing characters"));
-    }
-}
+mod tests;

@@ -14,9 +14,10 @@ use crate::{
     domain::call::{EffectClass, Failure, Scope, ToolSpec},
     tool::{
         Output,
+        output::Limits,
         workspace::{
             Resolved,
-            grep::{GrepError, Query, grep},
+            grep::{GrepError, MAX_MATCHES, Query, grep},
             sensitive::Sensitive,
         },
     },
@@ -24,6 +25,7 @@ use crate::{
 
 pub(super) struct Grep {
     pub(super) sensitive: Sensitive,
+    pub(super) limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -49,11 +51,12 @@ impl OnPath for Grep {
             Sensitive::Include => ".git and binary files",
             Sensitive::Skip => ".git, binary files and files that are likely to hold secrets",
         };
+        let most = MAX_MATCHES.min(self.limits.lines);
         spec(
             "grep",
             &format!(
                 "Searches a file, or all files below a folder, for lines that match a pattern, and gives them as \
-                 path:line:text, at most 500. Leaves out what .gitignore names, {skipped}."
+                 path:line:text, at most {most}. Leaves out what .gitignore names, {skipped}."
             ),
             json!({
                 "type": "object",
@@ -90,7 +93,8 @@ impl OnPath for Grep {
         cancel: &CancellationToken,
     ) -> Result<Prepared, Refused> {
         let Arguments { pattern, path: _, glob, literal, ignore_case, context } = arguments;
-        let query = Query { pattern, literal, ignore_case, glob, context, sensitive: self.sensitive };
+        let (sensitive, limits) = (self.sensitive, self.limits);
+        let query = Query { pattern, literal, ignore_case, glob, context, sensitive, limits };
         let cancel = cancel.clone();
         Ok(Prepared::look(move || match grep(&target, &query, &|| cancel.is_cancelled()) {
             Ok(matches) => Output::ok(matches.text),

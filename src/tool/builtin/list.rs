@@ -12,11 +12,17 @@ use crate::{
     domain::call::{EffectClass, Scope, ToolSpec},
     tool::{
         Output,
-        workspace::{Resolved, list::list},
+        output::Limits,
+        workspace::{
+            Resolved,
+            list::{MAX_ENTRIES, list},
+        },
     },
 };
 
-pub(super) struct List;
+pub(super) struct List {
+    pub(super) limits: Limits,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,10 +35,13 @@ impl OnPath for List {
     type Arguments = Arguments;
 
     fn spec(&self) -> ToolSpec {
+        let most = MAX_ENTRIES.min(self.limits.lines);
         spec(
             "list",
-            "Lists a folder, sorted by name, at most 1,000 entries. Folders end in \"/\"; links are marked and not \
-             followed. Folders below are not listed.",
+            &format!(
+                "Lists a folder, sorted by name, at most {most} entries. Folders end in \"/\"; links are marked and not \
+                 followed. Folders below are not listed."
+            ),
             json!({
                 "type": "object",
                 "properties": {
@@ -56,6 +65,7 @@ impl OnPath for List {
     }
 
     fn prepare(&self, _: Arguments, target: Resolved, _: &CancellationToken) -> Result<Prepared, Refused> {
-        Ok(Prepared::look(move || list(&target).map_or_else(|error| failed(&error), Output::ok)))
+        let limits = self.limits;
+        Ok(Prepared::look(move || list(&target, limits).map_or_else(|error| failed(&error), Output::ok)))
     }
 }

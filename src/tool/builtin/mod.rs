@@ -24,8 +24,7 @@ use on_path::PathTool;
 /// How the built-in tools do their work.
 #[derive(Clone, Debug)]
 pub struct BuiltinOptions {
-    /// Runs what `bash` runs; its bounds of output also are those of a refusal and of a diff. What the other tools
-    /// read has bounds of its own.
+    /// Runs what `bash` runs; its bounds of output are those of all these tools.
     pub launcher: Arc<Launcher>,
     /// How long a command of `bash` may take that does not say it.
     pub bash_timeout: Duration,
@@ -38,9 +37,9 @@ pub fn builtin(options: BuiltinOptions) -> Vec<Arc<dyn Tool>> {
     let BuiltinOptions { launcher, bash_timeout, sensitive } = options;
     let limits = launcher.output;
     vec![
-        Arc::new(PathTool::new(read::Read, limits)),
-        Arc::new(PathTool::new(list::List, limits)),
-        Arc::new(PathTool::new(grep::Grep { sensitive }, limits)),
+        Arc::new(PathTool::new(read::Read { limits }, limits)),
+        Arc::new(PathTool::new(list::List { limits }, limits)),
+        Arc::new(PathTool::new(grep::Grep { sensitive, limits }, limits)),
         Arc::new(PathTool::new(edit::Edit, limits)),
         Arc::new(PathTool::new(write::Write, limits)),
         Arc::new(bash::Bash::new(launcher, bash_timeout)),

@@ -12,6 +12,7 @@ use crate::{
     domain::call::{EffectClass, Scope, ToolSpec},
     tool::{
         Output,
+        output::Limits,
         workspace::{
             Resolved,
             read::{Window, read},
@@ -19,7 +20,9 @@ use crate::{
     },
 };
 
-pub(super) struct Read;
+pub(super) struct Read {
+    pub(super) limits: Limits,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,16 +36,19 @@ impl OnPath for Read {
     type Arguments = Arguments;
 
     fn spec(&self) -> ToolSpec {
+        let Limits { lines, bytes, line_chars } = self.limits;
         spec(
             "read",
-            "Reads a text file, at most 2,000 lines or 50 KiB at once. If there is more, a note at the end says how \
-             to read on. Lines are cut after 2,000 characters; line ends are shown as LF.",
+            &format!(
+                "Reads a text file, at most {lines} lines or {bytes} bytes at once. If there is more, a note at the end \
+                 says how to read on. Lines are cut after {line_chars} characters; line ends are shown as LF."
+            ),
             json!({
                 "type": "object",
                 "properties": {
                     "path": { "type": "string", "description": "The file, relative to the workspace or absolute." },
                     "offset": { "type": "integer", "minimum": 1, "description": "First line to read, from 1. Default 1." },
-                    "limit": { "type": "integer", "minimum": 1, "description": "How many lines. Default and maximum 2,000." },
+                    "limit": { "type": "integer", "minimum": 1, "description": format!("How many lines. Default and maximum {lines}.") },
                 },
                 "required": ["path"],
                 "additionalProperties": false,
@@ -69,6 +75,9 @@ impl OnPath for Read {
         _: &CancellationToken,
     ) -> Result<Prepared, Refused> {
         let window = Window { offset: arguments.offset, limit: arguments.limit };
-        Ok(Prepared::look(move || read(&target, window).map_or_else(|error| failed(&error), Output::ok)))
+        let limits = self.limits;
+        Ok(Prepared::look(move || {
+            read(&target, window, limits).map_or_else(|error| failed(&error), Output::ok)
+        }))
     }
 }

@@ -6,24 +6,23 @@ use std::{collections::BTreeSet, fmt::Write, io};
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
-use super::{
-    PathError, Resolved,
-    temp::is_temporary,
-    text::{self, MAX_BYTES},
-};
+use super::{PathError, Resolved, temp::is_temporary, text};
+use crate::tool::output::Limits;
 
-const MAX_ENTRIES: usize = 1_000;
+/// Entries that are shown, if the limits let as many.
+pub const MAX_ENTRIES: usize = 1_000;
 
-/// Lists the folder at `target` as text for a model.
+/// Lists the folder at `target` as text for a model, within `limits` but for the notice.
 ///
 /// # Errors
 /// Refuses what is not a folder or cannot be read.
-pub fn list(target: &Resolved) -> Result<String, PathError> {
+pub fn list(target: &Resolved, limits: Limits) -> Result<String, PathError> {
     let unusable = |error: rustix::io::Errno| PathError::Unusable {
         path: target.shown().to_owned(),
         source: io::Error::from(error),
     };
     let folder = target.open_folder()?;
+    let most = MAX_ENTRIES.min(limits.lines);
     let mut first = BTreeSet::new();
     let mut count = 0_usize;
     for entry in Dir::read_from(&folder).map_err(unusable)? {
@@ -40,7 +39,7 @@ pub fn list(target: &Resolved) -> Result<String, PathError> {
             kind = FileType::from_raw_mode(stat.st_mode);
         }
         first.insert((name.to_owned(), mark(kind)));
-        if first.len() > MAX_ENTRIES {
+        if first.len() > most {
             first.pop_last();
         }
     }
@@ -51,7 +50,7 @@ pub fn list(target: &Resolved) -> Result<String, PathError> {
     let mut shown = 0;
     for (name, mark) in &first {
         let name = text::name(name.to_bytes());
-        if text.len() + name.len() + mark.len() + 1 > MAX_BYTES {
+        if text.len() + name.len() + mark.len() + 1 > limits.bytes {
             break;
         }
         let _ = writeln!(text, "{name}{mark}");

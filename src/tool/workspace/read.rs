@@ -9,17 +9,15 @@ use std::{
     io::{self, BufRead, BufReader, Read, Seek},
 };
 
-use super::{
-    PathError, Resolved,
-    text::{MAX_BYTES, MAX_LINE_CHARS, MAX_LINES, first_chars},
-};
+use super::{PathError, Resolved, text::first_chars};
+use crate::tool::output::Limits;
 
 /// How far beyond the window lines are counted.
 const COUNT_BYTES: u64 = 64 << 20;
 /// How much of a file tells text from binary.
 const HEAD_BYTES: u64 = 8 << 10;
-/// Enough for the characters of a line that are shown.
-const LINE_BYTES: usize = MAX_LINE_CHARS * 4;
+/// The longest character.
+const CHAR_BYTES: usize = 4;
 const BOM: &str = "\u{feff}";
 
 /// Which lines to read.
@@ -27,7 +25,7 @@ const BOM: &str = "\u{feff}";
 pub struct Window {
     /// The first line, from 1; the start of the file if left out.
     pub offset: Option<u64>,
-    /// How many lines at most; never more than 2,000.
+    /// How many lines at most; never more than the limits let.
     pub limit: Option<u64>,
 }
 
@@ -44,11 +42,11 @@ pub enum ReadError {
     Unreadable { path: String, source: io::Error },
 }
 
-/// Reads lines of the file at `target` as text for a model.
+/// Reads lines of the file at `target` as text for a model, within `limits` but for the notices.
 ///
 /// # Errors
 /// Refuses what is not a regular text file, and an offset beyond its end.
-pub fn read(target: &Resolved, window: Window) -> Result<String, ReadError> {
+pub fn read(target: &Resolved, window: Window, limits: Limits) -> Result<String, ReadError> {
     let opened = target.open_file()?;
     let path = || target.shown().to_owned();
     let unreadable = |source| ReadError::Unreadable { path: path(), source };
@@ -65,10 +63,14 @@ pub fn read(target: &Resolved, window: Window) -> Result<String, ReadError> {
     (&opened.file).rewind().map_err(unreadable)?;
 
     let offset = window.offset.unwrap_or(1).max(1);
-    let limit = window.limit.unwrap_or(MAX_LINES as u64).clamp(1, MAX_LINES as u64);
-    let mut lines = Lines { input: BufReader::with_capacity(64 << 10, &opened.file) };
+    let most = (limits.lines as u64).max(1);
+    let limit = window.limit.unwrap_or(most).clamp(1, most);
+    // One line always fits.
+    let line_chars = limits.line_chars.min(limits.bytes / CHAR_BYTES);
+    let input = BufReader::with_capacity(64 << 10, &opened.file);
+    let mut lines = Lines { input, line_bytes: line_chars * CHAR_BYTES };
     let before = lines.pass(offset - 1, u64::MAX).map_err(unreadable)?;
-    let mut shown = Shown { offset, ..Shown::default() };
+    let mut shown = Shown { offset, bytes: limits.bytes, line_chars, ..Shown::default() };
     let mut did_not_fit = 0;
     while shown.lines < limit {
         let Some(line) = lines.next().map_err(unreadable)? else { break };
@@ -90,6 +92,8 @@ pub fn read(target: &Resolved, window: Window) -> Result<String, ReadError> {
 /// The lines of a file, in bounded memory.
 struct Lines<R> {
     input: R,
+    /// How much of a line is kept.
+    line_bytes: usize,
 }
 
 /// How far a pass over lines came.
@@ -145,7 +149,7 @@ impl<R: BufRead> Lines<R> {
             }
             let end = memchr::memchr(b'\n', buffer);
             let part = &buffer[..end.unwrap_or(buffer.len())];
-            let kept = part.len().min(LINE_BYTES - line.kept.len());
+            let kept = part.len().min(self.line_bytes - line.kept.len());
             line.kept.extend_from_slice(&part[..kept]);
             line.more_chars += count_chars(&part[kept..]);
             last = part.last().copied().or(last);
@@ -171,6 +175,8 @@ fn count_chars(bytes: &[u8]) -> u64 {
 /// What is shown so far, and what has to be said about it.
 #[derive(Default)]
 struct Shown {
+    bytes: usize,
+    line_chars: usize,
     text: String,
     offset: u64,
     lines: u64,
@@ -185,8 +191,8 @@ impl Shown {
         let number = self.offset + self.lines;
         let decoded = String::from_utf8_lossy(&line.kept);
         let whole = if number == 1 { decoded.trim_start_matches(BOM) } else { &decoded };
-        let (text, cut) = first_chars(whole, MAX_LINE_CHARS);
-        if self.text.len() + text.len() + 1 > MAX_BYTES {
+        let (text, cut) = first_chars(whole, self.line_chars);
+        if self.lines > 0 && self.text.len() + text.len() + 1 > self.bytes {
             return false;
         }
         self.text.push_str(text);
@@ -205,7 +211,7 @@ impl Shown {
         let last = self.offset + self.lines - 1;
         let out = &mut self.text;
         if !self.cut_lines.is_empty() {
-            let _ = write!(out, "[Cut after {MAX_LINE_CHARS} characters:");
+            let _ = write!(out, "[Cut after {} characters:", self.line_chars);
             for (line, more) in self.cut_lines.iter().take(5) {
                 let _ = write!(out, " line {line} ({more} more),");
             }

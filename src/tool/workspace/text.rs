@@ -1,15 +1,6 @@
-//! The bounds of what a file tool shows, and how file content becomes text for a model.
+//! How file content and names become text for a model.
 
 use std::borrow::Cow;
-
-use crate::tool::output::Limits;
-
-/// Lines in a result.
-pub(super) const MAX_LINES: usize = Limits::DEFAULT.lines;
-/// Bytes in a result.
-pub(super) const MAX_BYTES: usize = Limits::DEFAULT.bytes;
-/// Characters of a line.
-pub(super) const MAX_LINE_CHARS: usize = Limits::DEFAULT.line_chars;
 
 /// The first `max` characters of `text`, and whether that left something out.
 pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {

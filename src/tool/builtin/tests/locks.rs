@@ -108,7 +108,8 @@ fn a_search_that_is_cancelled_half_way_says_so() {
     let target = bench.workspace.resolve(".", Intent::Read).unwrap();
     let arguments = serde_json::from_value(json!({"pattern": "text"})).unwrap();
     let cancel = CancellationToken::new();
-    let prepared = Grep { sensitive: Sensitive::Skip }.prepare(arguments, target, &cancel);
+    let prepared =
+        Grep { sensitive: Sensitive::Skip, limits: Limits::DEFAULT }.prepare(arguments, target, &cancel);
     let Ok(prepared) = prepared else { panic!("refused") };
     cancel.cancel();
     let expected = Output::failed(Failure::Cancelled, "the search was stopped before its end");

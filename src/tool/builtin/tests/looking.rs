@@ -88,3 +88,41 @@ async fn files_that_hold_secrets_are_searched_only_if_that_is_wanted() {
     assert_eq!(skip.ok("grep", arguments.clone()).await, skipped);
     assert_eq!(include.ok("grep", arguments).await, ".env:1:KEY=1\n");
 }
+
+#[tokio::test]
+async fn limits_of_output_bind_every_tool_that_looks() {
+    let output = Limits { lines: 2, bytes: 40, line_chars: 8 };
+    let bench = Bench::with(BuiltinOptions { launcher: Arc::new(launcher(output)), ..options() });
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        bench.file(name, "0123456789\ntwo\nthree\n");
+    }
+    assert_eq!(
+        bench.ok("read", json!({ "path": "a.txt" })).await,
+        "01234567\ntwo\n[Cut after 8 characters: line 1 (2 more), see the rest with grep or bash.]\n\
+         [Lines 1-2 of 3. Read on with offset 3.]\n"
+    );
+    assert_eq!(
+        bench.ok("list", json!({})).await,
+        "a.txt\nb.txt\n[2 of 3 entries shown; list a folder below, or use grep with a glob.]\n"
+    );
+    let more = "there are more. Narrow the pattern, the path or the glob.]\n";
+    assert_eq!(
+        bench.ok("grep", json!({ "pattern": "0" })).await,
+        format!("a.txt:1:01234567 [...]\n[The first 1 matches; {more}")
+    );
+    assert_eq!(
+        bench.ok("grep", json!({ "pattern": "three" })).await,
+        format!("a.txt:3:three\nb.txt:3:three\n[The first 2 matches; {more}")
+    );
+}
+
+#[tokio::test]
+async fn a_line_longer_than_the_whole_result_may_be_is_cut_and_not_lost() {
+    let output = Limits { bytes: 16, ..Limits::default() };
+    let bench = Bench::with(BuiltinOptions { launcher: Arc::new(launcher(output)), ..options() });
+    bench.file("a.txt", "\u{e9}".repeat(10));
+    assert_eq!(
+        bench.ok("read", json!({ "path": "a.txt" })).await,
+        "\u{e9}\u{e9}\u{e9}\u{e9}\n[Cut after 4 characters: line 1 (6 more), see the rest with grep or bash.]\n"
+    );
+}

@@ -6,17 +6,19 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
-use super::super::text::{MAX_BYTES, MAX_LINES, first_chars};
+use super::super::text::first_chars;
+use crate::tool::output::Limits;
 
-const MAX_MATCHES: usize = 500;
+/// Matches that are shown, if the limits let as many.
+pub const MAX_MATCHES: usize = 500;
 /// Less than a result may have, so that one minified file doesn't fill it.
 const MAX_LINE_CHARS: usize = 500;
 /// How much is shown before a match far into a long line.
 const LEAD_BYTES: usize = 100;
 const NAMED: usize = 5;
 
-#[derive(Default)]
 pub(super) struct Found {
+    limits: Limits,
     text: String,
     lines: usize,
     matches: usize,
@@ -28,6 +30,20 @@ pub(super) struct Found {
 }
 
 impl Found {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits: Limits { line_chars: limits.line_chars.min(MAX_LINE_CHARS), ..limits },
+            text: String::new(),
+            lines: 0,
+            matches: 0,
+            binary: 0,
+            sensitive: 0,
+            unreadable: Vec::new(),
+            unreadable_count: 0,
+            full: false,
+        }
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
@@ -45,7 +61,7 @@ impl Found {
 
     /// Adds a line, unless the result is full.
     fn push(&mut self, line: &str) -> bool {
-        if self.lines >= MAX_LINES || self.text.len() + line.len() + 1 > MAX_BYTES {
+        if self.lines >= self.limits.lines || self.text.len() + line.len() + 1 > self.limits.bytes {
             self.full = true;
             return false;
         }
@@ -57,7 +73,7 @@ impl Found {
 
     pub(super) fn finish(self) -> super::Matches {
         let mut text = self.text;
-        if self.matches == 0 {
+        if self.matches == 0 && !self.full {
             text.push_str("No matches.\n");
         }
         if self.full {
@@ -108,7 +124,8 @@ impl Sink for FileSink<'_> {
         }
         let number = line.line_number().unwrap_or(0);
         let at = self.matcher.find(line.bytes()).ok().flatten().map_or(0, |found| found.start());
-        let shown = format!("{}:{number}:{}", self.path, shown(line.bytes(), at));
+        let shown =
+            format!("{}:{number}:{}", self.path, shown(line.bytes(), at, self.found.limits.line_chars));
         let fits = self.found.push(&shown);
         self.found.matches += usize::from(fits);
         Ok(fits)
@@ -116,7 +133,11 @@ impl Sink for FileSink<'_> {
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
         let number = line.line_number().unwrap_or(0);
-        Ok(self.found.push(&format!("{}-{number}-{}", self.path, shown(line.bytes(), 0))))
+        Ok(self.found.push(&format!(
+            "{}-{number}-{}",
+            self.path,
+            shown(line.bytes(), 0, self.found.limits.line_chars)
+        )))
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
@@ -129,15 +150,15 @@ impl Sink for FileSink<'_> {
     }
 }
 
-/// A line as text without its end; a long one is cut to the characters round `at`.
-fn shown(line: &[u8], at: usize) -> String {
+/// A line as text without its end; one of more than `most` characters is cut to those round `at`.
+fn shown(line: &[u8], at: usize, most: usize) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut from = if line.len() > MAX_LINE_CHARS { at.saturating_sub(LEAD_BYTES) } else { 0 };
+    let mut from = if line.len() > most { at.saturating_sub(LEAD_BYTES) } else { 0 };
     while line.get(from).is_some_and(|byte| (byte & 0xc0) == 0x80) {
         from += 1;
     }
     let rest = String::from_utf8_lossy(&line[from.min(line.len())..]);
-    let (text, cut) = first_chars(&rest, MAX_LINE_CHARS);
+    let (text, cut) = first_chars(&rest, most);
     format!("{}{text}{}", if from > 0 { "[...] " } else { "" }, if cut { " [...]" } else { "" })
 }

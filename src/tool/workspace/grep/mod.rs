@@ -24,10 +24,12 @@ use super::{
     sensitive::{Sensitive, is_sensitive},
     temp::is_temporary,
 };
+use crate::tool::output::Limits;
 
 mod found;
 
 use found::Found;
+pub use found::MAX_MATCHES;
 
 /// Lines around a match that may be asked for.
 const MAX_CONTEXT: usize = 20;
@@ -46,6 +48,8 @@ pub struct Query {
     /// Lines to show before and after a match.
     pub context: usize,
     pub sensitive: Sensitive,
+    /// Of what is shown but for the notices.
+    pub limits: Limits,
 }
 
 /// What a search came to.
@@ -90,7 +94,7 @@ pub fn grep(target: &Resolved, query: &Query, stop: &dyn Fn() -> bool) -> Result
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_LINE_BYTES))
             .build(),
-        found: Found::default(),
+        found: Found::new(query.limits),
         stop,
     };
     match target.open_file() {

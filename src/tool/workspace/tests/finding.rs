@@ -187,6 +187,7 @@ fn query(pattern: &str) -> Query {
         glob: None,
         context: 0,
         sensitive: Sensitive::Include,
+        limits: Limits::DEFAULT,
     }
 }
 

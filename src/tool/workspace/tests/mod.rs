@@ -9,6 +9,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::tool::output::Limits;
 
 mod changing;
 mod finding;

@@ -121,7 +121,7 @@ fn a_read_root_may_be_read_and_not_written() {
     for path in ["cache/lib.rs", "../outside/lib.rs", place.outside("lib.rs").to_str().unwrap()] {
         let readable = workspace.resolve(path, Intent::Read).unwrap();
         assert_eq!(readable.shown(), &**readable.key());
-        assert_eq!(read::read(&readable, read::Window::default()).unwrap(), "code\n");
+        assert_eq!(read::read(&readable, read::Window::default(), Limits::DEFAULT).unwrap(), "code\n");
         let refused = workspace.resolve(path, Intent::Write).unwrap_err();
         assert_eq!(refused.to_string(), format!("{path} is in a folder that may only be read"));
     }
@@ -169,7 +169,7 @@ fn what_is_not_a_regular_file_is_refused_by_its_kind_at_once() {
         let resolved = place.to_read(&path);
         let refused = resolved.open_file().unwrap_err();
         assert_eq!(refused.to_string(), format!("{path} is {kind}, not a regular file"));
-        assert!(read::read(&resolved, read::Window::default()).is_err());
+        assert!(read::read(&resolved, read::Window::default(), Limits::DEFAULT).is_err());
         assert!(mutate::write(&resolved, "x").is_err());
         assert!(matches!(resolved.open_folder(), Err(PathError::NotAFolder { .. })));
     }

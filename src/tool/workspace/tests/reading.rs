@@ -30,11 +30,12 @@ fn an_empty_file_and_an_offset_beyond_the_end_are_told() {
     assert_eq!(text(&place, "empty.txt", None, None), "The file is empty.");
     for offset in [3, 9999, u64::MAX] {
         let refused =
-            read(&place.to_read("short.txt"), Window { offset: Some(offset), limit: None }).unwrap_err();
+            read(&place.to_read("short.txt"), Window { offset: Some(offset), limit: None }, Limits::DEFAULT)
+                .unwrap_err();
         let told = format!("offset {offset} is beyond the end of short.txt, which has 2 lines");
         assert_eq!(refused.to_string(), told);
     }
-    let refused = read(&place.to_read("missing"), Window::default()).unwrap_err();
+    let refused = read(&place.to_read("missing"), Window::default(), Limits::DEFAULT).unwrap_err();
     assert_eq!(refused.to_string(), "missing does not exist");
 }
 
@@ -75,7 +76,10 @@ fn a_huge_file_is_read_without_holding_it() {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_len(3 << 30).unwrap();
     place.file("long", [b"head\n".repeat(3000), vec![b'q'; 70 << 20]].concat());
-    assert!(matches!(read(&place.to_read("huge"), Window::default()), Err(ReadError::Binary { .. })));
+    assert!(matches!(
+        read(&place.to_read("huge"), Window::default(), Limits::DEFAULT),
+        Err(ReadError::Binary { .. })
+    ));
     let shown = text(&place, "long", Some(2), Some(1));
     assert_eq!(shown, "head\n[Lines 2-2 of more than 3001. Read on with offset 3.]\n");
     let shown = text(&place, "long", Some(3001), None);
@@ -94,10 +98,13 @@ fn binary_is_refused_with_its_size_and_other_encodings_are_told() {
     for (path, size) in [("bin", 6), ("utf16", 6)] {
         let told =
             format!("{path} is a binary file of {size} bytes, or text in an encoding other than UTF-8");
-        assert_eq!(read(&place.to_read(path), Window::default()).unwrap_err().to_string(), told);
+        assert_eq!(
+            read(&place.to_read(path), Window::default(), Limits::DEFAULT).unwrap_err().to_string(),
+            told
+        );
     }
     let late = Window { offset: Some(8000), limit: None };
-    assert!(matches!(read(&place.to_read("late"), late), Err(ReadError::Binary { .. })));
+    assert!(matches!(read(&place.to_read("late"), late, Limits::DEFAULT), Err(ReadError::Binary { .. })));
     assert_eq!(
         text(&place, "latin", None, None),
         "caf\u{fffd}\n[Not all of it is valid UTF-8; other bytes are shown as \u{fffd}.]\n"
@@ -134,13 +141,16 @@ fn a_list_is_sorted_and_marks_what_is_not_a_plain_file() {
     if special_files(&place, "").len() == 3 {
         expected.push("zero (device)");
     }
-    assert_eq!(list(&place.to_read(".")).unwrap(), expected.join("\n") + "\n");
-    assert_eq!(list(&place.to_read("b")).unwrap(), "deep/\n");
-    assert_eq!(list(&place.to_read("b/deep/..")).unwrap(), "deep/\n");
+    assert_eq!(list(&place.to_read("."), Limits::DEFAULT).unwrap(), expected.join("\n") + "\n");
+    assert_eq!(list(&place.to_read("b"), Limits::DEFAULT).unwrap(), "deep/\n");
+    assert_eq!(list(&place.to_read("b/deep/.."), Limits::DEFAULT).unwrap(), "deep/\n");
     fs::create_dir(place.inside("none")).unwrap();
-    assert_eq!(list(&place.to_read("none")).unwrap(), "The folder is empty.");
-    assert_eq!(list(&place.to_read("missing")).unwrap_err().to_string(), "missing does not exist");
-    let file = list(&place.to_read("a.txt")).unwrap_err();
+    assert_eq!(list(&place.to_read("none"), Limits::DEFAULT).unwrap(), "The folder is empty.");
+    assert_eq!(
+        list(&place.to_read("missing"), Limits::DEFAULT).unwrap_err().to_string(),
+        "missing does not exist"
+    );
+    let file = list(&place.to_read("a.txt"), Limits::DEFAULT).unwrap_err();
     assert_eq!(file.to_string(), "a.txt is not a folder, or a part of it is a file");
 }
 
@@ -150,11 +160,11 @@ fn a_large_folder_shows_its_first_names_and_how_many_there_are() {
     for n in 0..1500 {
         place.file(&format!("{n:04}"), "");
     }
-    let shown = list(&place.to_read(".")).unwrap();
+    let shown = list(&place.to_read("."), Limits::DEFAULT).unwrap();
     assert!(shown.starts_with("0000\n0001\n"));
     assert!(shown.contains("0999\n[1000 of 1500 entries shown;"), "{}", &shown[shown.len() - 200..]);
 }
 
 fn text(place: &Place, path: &str, offset: Option<u64>, limit: Option<u64>) -> String {
-    read(&place.to_read(path), Window { offset, limit }).unwrap()
+    read(&place.to_read(path), Window { offset, limit }, Limits::DEFAULT).unwrap()
 }

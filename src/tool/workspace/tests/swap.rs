@@ -50,7 +50,7 @@ fn nothing_outside_is_read_while_a_file_flips_between_itself_and_a_link() {
     while_flipping(&place, "a.txt", || {
         for _ in 0..ROUNDS {
             if let Ok(target) = place.workspace.resolve("a.txt", Intent::Read)
-                && let Ok(text) = read::read(&target, read::Window::default())
+                && let Ok(text) = read::read(&target, read::Window::default(), Limits::DEFAULT)
             {
                 seen.insert(text);
             }
@@ -73,6 +73,7 @@ fn nothing_outside_is_found_while_a_folder_flips_between_itself_and_a_link() {
         glob: None,
         context: 0,
         sensitive: Sensitive::Include,
+        limits: Limits::DEFAULT,
     };
     let mut seen = String::new();
     while_flipping(&place, "sub", || {
@@ -86,7 +87,7 @@ fn nothing_outside_is_found_while_a_folder_flips_between_itself_and_a_link() {
                 }
             }
             if let Ok(target) = place.workspace.resolve("sub", Intent::Read) {
-                seen.extend(list::list(&target));
+                seen.extend(list::list(&target, Limits::DEFAULT));
             }
         }
     });
