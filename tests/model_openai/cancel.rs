@@ -108,4 +108,5 @@ async fn not_at_all_a_connection_is_used_again() {
         assert_eq!(hear(provider.stream(request("go"), CancellationToken::new())).await.text, "hello");
         assert_eq!(server.open(), 1);
     }
+    assert_eq!(server.accepted(), 1);
 }
