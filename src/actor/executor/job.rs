@@ -146,7 +146,7 @@ async fn begin(
     cancel: CancellationToken,
 ) -> Result<(Option<FileChange>, Work), Reached> {
     if let Some(change) = &job.doubt {
-        match workspace::change_state(change).await {
+        match workspace::change_state(&job.workspace, change).await {
             ChangeState::Made => return Err(Reached::End(made_before(change))),
             ChangeState::NotMade => {}
             ChangeState::Unknown => return Err(Reached::End(unknown(change))),

@@ -74,7 +74,7 @@ impl Prepared {
 
     /// Changes a file.
     pub(super) fn change(change: mutate::Change) -> Self {
-        let mutate::Change { prepared, summary, .. } = change;
+        let mutate::Change { prepared, summary } = change;
         let announced = FileChange {
             path: Arc::clone(prepared.target().key()),
             before: prepared.hash_before.clone(),
