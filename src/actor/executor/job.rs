@@ -126,6 +126,7 @@ async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reac
         Some(_) if cancel.is_cancelled() => return Reached::Nothing,
         None => return Reached::Nothing,
         Some(Err(_)) => {
+            cancel.cancel();
             return Reached::End(Output::failed(Failure::TimedOut, "the tool did not begin in time"));
         }
         Some(Ok(Err(reached))) => return reached,

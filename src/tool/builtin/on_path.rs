@@ -1,7 +1,8 @@
 //! What the file tools have in common: one path, one lock, and work that blocks.
 //!
 //! The path is resolved again inside the lock. If it leads elsewhere by then, nothing is done and the call is queued
-//! anew. Work that has begun is always waited for: the lock must not go before it.
+//! anew. A change that has begun is always waited for: the lock must not go before it. A look at one file is taken at
+//! once, since it needs no word in the log before it.
 
 use std::sync::Arc;
 
@@ -148,7 +149,9 @@ impl<T: OnPath> PathTool<T> {
         if access != *context.access {
             return Ok(Begun::Moved(access));
         }
+        let at_once = self.tool.effect() == EffectClass::Read && self.tool.scope(&target) == Scope::File;
         match self.tool.prepare(arguments, target, &context.cancel) {
+            Ok(prepared) if at_once => Ok(Begun::Looked(self.bounded(prepared.run()))),
             Ok(prepared) => Ok(Begun::Ready(prepared)),
             Err(Refused::Moved) => Ok(Begun::Moved(resolve()?.1)),
             Err(Refused::Because(why)) => Err(why),
@@ -173,6 +176,8 @@ impl<T: OnPath> PathTool<T> {
 enum Begun {
     Ended(Output),
     Moved(Vec<Access>),
+    /// Done; what is left of the work is to tell.
+    Looked(Output),
     Ready(Prepared),
 }
 
@@ -204,6 +209,9 @@ impl<T: OnPath> Tool for PathTool<T> {
                         output.unwrap_or_else(|not_run| not_run)
                     }),
                 },
+                Ok(Begun::Looked(output)) => {
+                    Started::Ready { change: None, work: Box::pin(std::future::ready(output)) }
+                }
                 Ok(Begun::Moved(access)) => Started::Moved(access),
                 Ok(Begun::Ended(output)) | Err(output) => Started::Ended(output),
             }
