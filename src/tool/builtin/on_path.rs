@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::parse;
 use crate::{
@@ -201,11 +201,12 @@ impl<T: OnPath> Tool for PathTool<T> {
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         Box::pin(async move {
             let (tool, cancel) = (Arc::clone(&self), context.cancel.clone());
-            match blocking(&cancel, move || tool.begin(&context, &arguments)).await {
+            let threads = context.blocking.clone();
+            match blocking(&cancel, &threads, move || tool.begin(&context, &arguments)).await {
                 Ok(Begun::Ready(mut prepared)) => Started::Ready {
                     change: prepared.change.take(),
                     work: Box::pin(async move {
-                        let output = blocking(&cancel, move || self.bounded(prepared.run())).await;
+                        let output = blocking(&cancel, &threads, move || self.bounded(prepared.run())).await;
                         output.unwrap_or_else(|not_run| not_run)
                     }),
                 },
@@ -222,13 +223,14 @@ impl<T: OnPath> Tool for PathTool<T> {
 /// Runs work that blocks on a thread for such, unless it is cancelled already; a panic in it is a panic here.
 async fn blocking<R: Send + 'static>(
     cancel: &CancellationToken,
+    threads: &TaskTracker,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, Output> {
     const NOT_RUN: &str = "cancelled before it began; nothing was done";
     if cancel.is_cancelled() {
         return Err(Output::failed(Failure::Cancelled, NOT_RUN));
     }
-    match tokio::task::spawn_blocking(work).await {
+    match threads.spawn_blocking(work).await {
         Ok(result) => Ok(result),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
