@@ -78,6 +78,7 @@ impl Herder {
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings: settings(config),
         });
+        tools::remove_left_behind();
         let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;
         Ok(Self { supervisor, state })
     }

@@ -10,7 +10,7 @@ use crate::{
         launcher::Launcher,
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
-        scratch::Scratch,
+        scratch::{self, Scratch},
         toolbox::{RegisterError, Toolbox},
         workspace::sensitive::Sensitive,
     },
@@ -43,7 +43,7 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
     let tools = &config.tools;
     let launcher = Arc::new(Launcher {
         runner: ProcessRunner::default(),
-        scratch: Scratch::new(std::env::temp_dir().join(format!("herder-{}", std::process::id()))),
+        scratch: Scratch::of_process(&std::env::temp_dir()),
         spill_root,
         env_pass: tools.env_pass.clone(),
         limits: process_limits(tools.process),
@@ -77,6 +77,11 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
         })?;
     }
     Ok(toolbox)
+}
+
+/// Removes the temporary folders of processes that were killed, in its own time.
+pub fn remove_left_behind() {
+    tokio::task::spawn_blocking(|| scratch::remove_left_behind(&std::env::temp_dir()));
 }
 
 fn process_limits(limits: config::ProcessLimits) -> ProcessLimits {

@@ -60,7 +60,9 @@ pub(super) enum LaunchError {
 
 impl From<LaunchError> for Output {
     fn from(error: LaunchError) -> Self {
-        Self::failed(Failure::Failed, Told(&error).to_string())
+        let is_cancelled = matches!(error, LaunchError::Spawn(SpawnError::Cancelled));
+        let failure = if is_cancelled { Failure::Cancelled } else { Failure::Failed };
+        Self::failed(failure, Told(&error).to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::domain::{
     call::{Access, EffectClass, Failure, ToolSpec},
@@ -68,6 +68,9 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// How long it may take.
     pub timeout: Duration,
+    /// Counts its threads that change something and cannot be stopped: should the work be dropped, its locks wait for
+    /// them.
+    pub blocking: TaskTracker,
 }
 
 /// How far a call came without changing anything.

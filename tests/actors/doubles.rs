@@ -84,6 +84,19 @@ impl Double {
         Self::new(name, |_, _| pending())
     }
 
+    /// Never ends, and has something like a thread that goes on until the gate lets it pass.
+    pub(crate) fn stalled(name: &str, gate: &Arc<Gate>) -> Self {
+        let gate = gate.clone();
+        Self::new(name, move |context, _| {
+            let (gate, thread) = (gate.clone(), context.blocking.token());
+            tokio::spawn(async move {
+                let _thread = thread;
+                gate.open.acquire().await.unwrap().forget();
+            });
+            pending()
+        })
+    }
+
     /// Ends when it is told to.
     pub(crate) fn heeding(name: &str) -> Self {
         Self::new(name, |context, _| async move {

@@ -140,6 +140,28 @@ async fn a_call_whose_time_is_up_has_a_result_that_says_so_and_the_run_goes_on()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_stays_locked_while_a_thread_of_a_call_that_was_given_up_goes_on() {
+    let gate = Gate::closed();
+    let plan = Plan::paused()
+        .tool(Double::stalled("stalled", &gate).on("file", Mode::Exclusive))
+        .tool(Double::quick("next").on("file", Mode::Exclusive))
+        .settings(|settings| settings.tool = Duration::from_secs(10));
+    let stage = plan.start().await;
+    let stalled = stage.run(&asks("stalled"));
+    let run = stalled.run;
+    stage.until(run, "call_started", 1).await;
+    let next = stage.run(&asks("next"));
+    let waits = next.run;
+    stage.until(waits, "decision", 1).await;
+    assert_eq!(stage.outcome(stalled).await, "done", "the run itself goes on");
+    assert_eq!(stage.results(run).await[0].failure, Some(Failure::TimedOut));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!stage.kinds(waits).await.contains(&"call_started"));
+    gate.open.add_permits(1);
+    assert_eq!(stage.outcome(next).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_that_falls_silent_is_asked_again_and_then_given_up() {
     let stall = json!({ "text": "well", "fault": "stall" });
     let plan = || Plan::paused().settings(|settings| settings.stall = Duration::from_secs(30));

@@ -130,6 +130,23 @@ async fn a_guard_that_is_no_guard_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_cancelled_while_its_guard_starts_does_not_wait_for_it() {
+    let scene = Scene::new();
+    let silent = scene.path().join("silent");
+    let script = format!("#!/bin/sh\necho up > {}/up\nexec cat > /dev/null\n", scene.path().display());
+    fs::write(&silent, script).unwrap();
+    fs::set_permissions(&silent, fs::Permissions::from_mode(0o755)).unwrap();
+    let (runner, cancel) = (ProcessRunner::with_executable(&silent), CancellationToken::new());
+    let (ended, ()) =
+        tokio::join!(tokio::time::timeout(PATIENCE, runner.run(scene.bash("true"), &cancel)), async {
+            scene.until_file("up").await;
+            cancel.cancel();
+        });
+    assert!(matches!(ended, Ok(Err(SpawnError::Cancelled))), "{ended:?}");
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
 async fn a_machine_without_room_is_an_error_worth_another_try() {
     let scene = Scene::new();
     // A guard that may open few files stands for a machine that is full.

@@ -21,7 +21,7 @@ use herder::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 /// Far more than anything here takes, so that only what hangs fails.
@@ -92,6 +92,7 @@ impl Scene {
             access: access.into(),
             cancel: self.cancel.clone(),
             timeout: self.timeout,
+            blocking: TaskTracker::new(),
         };
         let Started::Ready { change: None, work } = tool.start(context, arguments).await else {
             panic!("not ready")

@@ -1,7 +1,8 @@
 //! One call, from the grant of its locks to their release.
 //!
 //! The locks are this task's: they are given back when it ends, however it ends. The order within is fixed: the log
-//! says that the call is about to take effect, then it takes effect, then the log has the result, then the locks go.
+//! says that the call is about to take effect, then it takes effect, then the log has the result, then the locks go; and
+//! not before threads have ended that go on after their call was given up.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -12,7 +13,7 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use ractor::ActorRef;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::message::{ExecutorMsg, Job};
 use crate::{
@@ -71,7 +72,8 @@ pub(super) async fn run(
     let mut locks = Locks { executor, ticket: Some(ticket) };
     let held = Held::begin(&services, &job);
     let cancel = job.cancel.child_token();
-    let call = AssertUnwindSafe(call(&services, &job, cancel.clone())).catch_unwind();
+    let blocking = TaskTracker::new();
+    let call = AssertUnwindSafe(call(&services, &job, cancel.clone(), &blocking)).catch_unwind();
     let reached = until_executor_gone(call, &executor_gone, &cancel).await;
     match reached.unwrap_or_else(|_| Reached::End(Output::failed(Failure::Failed, PANICKED))) {
         Reached::End(output) => {
@@ -80,6 +82,11 @@ pub(super) async fn run(
             if job.report_to.cast(RunMsg::Report(Input::CallEnded(result), Some(taken))).is_ok() {
                 // Either answer will do: handed to the store, or nobody there to do it.
                 let _ = stored.await;
+            }
+            // A thread of dropped work may change something yet.
+            if job.decision.effect != EffectClass::Read {
+                blocking.close();
+                blocking.wait().await;
             }
         }
         Reached::Moved(access) => {
@@ -118,14 +125,15 @@ enum Reached {
     Nothing,
 }
 
-async fn call(services: &Services, job: &Job, cancel: CancellationToken) -> Reached {
+async fn call(services: &Services, job: &Job, cancel: CancellationToken, blocking: &TaskTracker) -> Reached {
     let limit = services.settings.tool;
-    let begun = tokio::time::timeout(limit, begin(services, job, cancel.clone()));
+    let begun = tokio::time::timeout(limit, begin(services, job, cancel.clone(), blocking.clone()));
     // Up to here nothing was changed, so there is nothing to wait for.
     let (change, work) = match cancel.run_until_cancelled(begun).await {
         Some(_) if cancel.is_cancelled() => return Reached::Nothing,
         None => return Reached::Nothing,
         Some(Err(_)) => {
+            cancel.cancel();
             return Reached::End(Output::failed(Failure::TimedOut, "the tool did not begin in time"));
         }
         Some(Ok(Err(reached))) => return reached,
@@ -144,9 +152,10 @@ async fn begin(
     services: &Services,
     job: &Job,
     cancel: CancellationToken,
+    blocking: TaskTracker,
 ) -> Result<(Option<FileChange>, Work), Reached> {
     if let Some(change) = &job.doubt {
-        match workspace::change_state(change).await {
+        match workspace::change_state(&job.workspace, change).await {
             ChangeState::Made => return Err(Reached::End(made_before(change))),
             ChangeState::NotMade => {}
             ChangeState::Unknown => return Err(Reached::End(unknown(change))),
@@ -164,6 +173,7 @@ async fn begin(
         access: job.access.clone(),
         cancel,
         timeout: services.settings.tool,
+        blocking,
     };
     match job.tool.clone().start(context, arguments).await {
         Started::Ready { change, work } => Ok((change, work)),

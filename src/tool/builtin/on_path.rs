@@ -1,14 +1,15 @@
 //! What the file tools have in common: one path, one lock, and work that blocks.
 //!
 //! The path is resolved again inside the lock. If it leads elsewhere by then, nothing is done and the call is queued
-//! anew. Work that has begun is always waited for: the lock must not go before it.
+//! anew. A change that has begun is always waited for: the lock must not go before it. A look at one file is taken at
+//! once, since it needs no word in the log before it.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::parse;
 use crate::{
@@ -74,7 +75,7 @@ impl Prepared {
 
     /// Changes a file.
     pub(super) fn change(change: mutate::Change) -> Self {
-        let mutate::Change { prepared, summary, .. } = change;
+        let mutate::Change { prepared, summary } = change;
         let announced = FileChange {
             path: Arc::clone(prepared.target().key()),
             before: prepared.hash_before.clone(),
@@ -148,7 +149,9 @@ impl<T: OnPath> PathTool<T> {
         if access != *context.access {
             return Ok(Begun::Moved(access));
         }
+        let at_once = self.tool.effect() == EffectClass::Read && self.tool.scope(&target) == Scope::File;
         match self.tool.prepare(arguments, target, &context.cancel) {
+            Ok(prepared) if at_once => Ok(Begun::Looked(self.bounded(prepared.run()))),
             Ok(prepared) => Ok(Begun::Ready(prepared)),
             Err(Refused::Moved) => Ok(Begun::Moved(resolve()?.1)),
             Err(Refused::Because(why)) => Err(why),
@@ -173,6 +176,8 @@ impl<T: OnPath> PathTool<T> {
 enum Begun {
     Ended(Output),
     Moved(Vec<Access>),
+    /// Done; what is left of the work is to tell.
+    Looked(Output),
     Ready(Prepared),
 }
 
@@ -196,14 +201,18 @@ impl<T: OnPath> Tool for PathTool<T> {
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         Box::pin(async move {
             let (tool, cancel) = (Arc::clone(&self), context.cancel.clone());
-            match blocking(&cancel, move || tool.begin(&context, &arguments)).await {
+            let threads = context.blocking.clone();
+            match blocking(&cancel, &threads, move || tool.begin(&context, &arguments)).await {
                 Ok(Begun::Ready(mut prepared)) => Started::Ready {
                     change: prepared.change.take(),
                     work: Box::pin(async move {
-                        let output = blocking(&cancel, move || self.bounded(prepared.run())).await;
+                        let output = blocking(&cancel, &threads, move || self.bounded(prepared.run())).await;
                         output.unwrap_or_else(|not_run| not_run)
                     }),
                 },
+                Ok(Begun::Looked(output)) => {
+                    Started::Ready { change: None, work: Box::pin(std::future::ready(output)) }
+                }
                 Ok(Begun::Moved(access)) => Started::Moved(access),
                 Ok(Begun::Ended(output)) | Err(output) => Started::Ended(output),
             }
@@ -214,13 +223,14 @@ impl<T: OnPath> Tool for PathTool<T> {
 /// Runs work that blocks on a thread for such, unless it is cancelled already; a panic in it is a panic here.
 async fn blocking<R: Send + 'static>(
     cancel: &CancellationToken,
+    threads: &TaskTracker,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, Output> {
     const NOT_RUN: &str = "cancelled before it began; nothing was done";
     if cancel.is_cancelled() {
         return Err(Output::failed(Failure::Cancelled, NOT_RUN));
     }
-    match tokio::task::spawn_blocking(work).await {
+    match threads.spawn_blocking(work).await {
         Ok(result) => Ok(result),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

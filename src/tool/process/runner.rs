@@ -63,9 +63,9 @@ impl ProcessRunner {
     /// Runs a command to its end.
     ///
     /// # Errors
-    /// Only when it did not start. A command that fails, or is ended, has finished.
+    /// Only when it did not start, or was cancelled while it did. A command that fails, or is ended, has finished.
     pub async fn run(&self, spec: CommandSpec, cancel: &CancellationToken) -> Result<Finished, SpawnError> {
-        Ok(self.start(spec).await?.wait(cancel).await)
+        Ok(self.start_unless(spec, cancel).await?.wait(cancel).await)
     }
 
     /// Starts a command; it runs from now on, under its time limit.
@@ -73,6 +73,14 @@ impl ProcessRunner {
     /// # Errors
     /// Says why it did not start.
     pub async fn start(&self, spec: CommandSpec) -> Result<Running, SpawnError> {
+        self.start_unless(spec, &CancellationToken::new()).await
+    }
+
+    async fn start_unless(
+        &self,
+        spec: CommandSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Running, SpawnError> {
         let grace = spec.grace.min(NEVER);
         let launch = Launch {
             program: spec.program.clone(),
@@ -89,10 +97,24 @@ impl ProcessRunner {
         let (mut guard, control, output) = self.spawn_guard(spec.env)?;
         let started = Instant::now();
         let mut control = BufReader::new(control).lines();
-        let report = timeout(START_LIMIT, launch_by(&mut control, &order))
-            .await
-            .map_err(|late| SpawnError::Guard(late.into()))?
-            .map_err(SpawnError::Guard)?;
+        let launched = timeout(START_LIMIT, launch_by(&mut control, &order));
+        let answer = match cancel.run_until_cancelled(launched).await {
+            Some(Ok(report)) => Ok(report.map_err(SpawnError::Guard)?),
+            Some(Err(late)) => Err(SpawnError::Guard(late.into())),
+            None => Err(SpawnError::Cancelled),
+        };
+        let report = match answer {
+            Ok(report) => report,
+            Err(why) => {
+                // The command may run by now. The end of the socket is what makes the guard kill it.
+                drop(control);
+                if timeout(GUARD_MARGIN, guard.wait()).await.is_err() {
+                    let session = guard.id();
+                    kill_with_session(&mut guard, session).await;
+                }
+                return Err(why);
+            }
+        };
         match report {
             Report::Started { pid, start_time } => Ok(Running {
                 group: CommandGroup::current(pid, start_time),
@@ -232,10 +254,7 @@ impl Running {
 
     /// Ends guard and command by force, when the guard no longer does its work.
     async fn kill_all(&mut self) -> Option<Exit> {
-        let _ = self.guard.kill().await;
-        if let Some(session) = self.session {
-            let _ = spawn_blocking(move || kill_session(session.cast_signed())).await;
-        }
+        kill_with_session(&mut self.guard, self.session).await;
         None
     }
 
@@ -248,6 +267,13 @@ impl Running {
         let end = end_of(stop, exit.as_ref());
         let Exit { left_behind, survivors, .. } = exit.unwrap_or_default();
         Finished { end, output, left_behind, survivors, group: self.group, duration }
+    }
+}
+
+async fn kill_with_session(guard: &mut Child, session: Option<u32>) {
+    let _ = guard.kill().await;
+    if let Some(session) = session {
+        let _ = spawn_blocking(move || kill_session(session.cast_signed())).await;
     }
 }
 

@@ -6,14 +6,16 @@
 //! tools; all of it blocks.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+mod claim;
 pub mod grep;
 pub mod list;
 pub mod mutate;
@@ -35,6 +37,7 @@ pub use resolve::Resolved;
 pub struct Workspace {
     root: Arc<Root>,
     read_roots: Vec<Arc<Root>>,
+    claim: Option<claim::Claim>,
 }
 
 impl Workspace {
@@ -49,6 +52,7 @@ impl Workspace {
                 .iter()
                 .map(|path| Root::open(path, RootKind::ReadOnly).map(Arc::new))
                 .collect::<Result<_, _>>()?,
+            claim: None,
         })
     }
 
@@ -73,6 +77,8 @@ struct Root {
     folder: OwnedFd,
     real: Arc<str>,
     kind: RootKind,
+    /// The folders below it in which nothing is left of killed processes.
+    swept: Mutex<BTreeSet<Box<str>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +97,7 @@ impl Root {
             _ => unusable(error.into()),
         })?;
         let real = real.to_str().ok_or_else(|| WorkspaceError::NotUtf8 { path: path.to_owned() })?;
-        Ok(Self { folder, real: real.into(), kind })
+        Ok(Self { folder, real: real.into(), kind, swept: Mutex::default() })
     }
 
     /// Where the part of `real` that lies below this root starts, if it lies there.

@@ -1,13 +1,13 @@
 //! Prepares what the `edit` and `write` tools do to a file.
 //!
 //! Joins the engine that computes new content with the one that replaces files. What it returns says what will
-//! happen, with a diff, before anything has; the caller records that and then commits.
+//! happen before anything has; the caller records that and then commits.
 
 use super::{
     PathError, Resolved,
     replace::{Original, Prepared, ReplaceError},
 };
-use crate::tool::text_edit::{self, Diff, Edit, EditError};
+use crate::tool::text_edit::{self, Edit, EditError};
 
 /// Why a change to a file was refused; the file is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +25,6 @@ pub struct Change {
     pub prepared: Prepared,
     /// What the model is told once it is made.
     pub summary: String,
-    /// What an approval shows.
-    pub diff: Diff,
 }
 
 /// Prepares the edits of the file at `target`.
@@ -52,7 +50,7 @@ pub fn edit(target: &Resolved, edits: &[Edit]) -> Result<Change, MutateError> {
         edited.first_changed_line,
         edited.diff.text
     );
-    Ok(Change { prepared: original.replace_with(edited.bytes), summary, diff: edited.diff })
+    Ok(Change { prepared: original.replace_with(edited.bytes), summary })
 }
 
 /// Prepares `content` as the whole content of the file at `target`, which need not exist.
@@ -66,7 +64,6 @@ pub fn write(target: &Resolved, content: &str) -> Result<Change, MutateError> {
         None => (&[][..], "Created"),
     };
     let bytes = text_edit::keep_bom(old, content);
-    let diff = text_edit::diff(old, &bytes, usize::MAX);
     let summary = format!("{verb} {}: {} bytes.", target.shown(), bytes.len());
-    Ok(Change { prepared: original.replace_with(bytes), summary, diff })
+    Ok(Change { prepared: original.replace_with(bytes), summary })
 }

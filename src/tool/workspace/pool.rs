@@ -2,31 +2,32 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use rustix::fs::{FlockOperation, flock};
-
-use super::{Workspace, WorkspaceError};
+use super::{
+    Intent, Workspace, WorkspaceError,
+    claim::{Claim, Slot},
+    replace::hash_file,
+};
 use crate::domain::event::FileChange;
 
 /// The workspaces of a process. One is open for as long as a run holds it.
 #[derive(Debug, Default)]
 pub struct Workspaces {
     read_roots: Vec<PathBuf>,
+    /// Never held while the file system is asked: one mount that hangs would stop all runs.
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    /// By the path that was asked for.
-    keys: BTreeMap<Arc<str>, Arc<str>>,
-    /// By their real path, each with what tells other processes that this one works there.
-    workspaces: BTreeMap<Arc<str>, (Weak<Workspace>, Option<File>)>,
-    /// How many there may be before those that nobody holds are let go.
+    /// By their real path, and by each path that was asked for.
+    workspaces: BTreeMap<Arc<str>, Weak<Workspace>>,
+    /// By real path. One outlives its workspace by as long as that takes to be dropped.
+    slots: BTreeMap<Arc<str>, Arc<Slot>>,
+    /// How many paths there may be before those that nobody holds are let go.
     room: usize,
 }
 
@@ -36,60 +37,53 @@ impl Workspaces {
         Self { read_roots, open: Mutex::default() }
     }
 
-    /// Opens the folder at `path`, or shares it if it is open.
+    /// Opens the folder at `path`, or shares it if it is open. Blocks while its file system does.
     ///
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn get(&self, path: &Arc<str>) -> Result<Arc<Workspace>, WorkspaceError> {
-        // Nothing below can leave the maps half changed.
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(workspace) = open.keys.get(path).and_then(|key| open.held(key)) {
+        if let Some(workspace) = self.open().held(path) {
             return Ok(workspace);
         }
-        let workspace = Arc::new(Workspace::open(Path::new(&**path), &self.read_roots)?);
+        let mut workspace = Workspace::open(Path::new(&**path), &self.read_roots)?;
         let key = workspace.key().clone();
-        open.sweep();
-        open.keys.insert(path.clone(), key.clone());
-        if let Some(same) = open.held(&key) {
-            return Ok(same);
-        }
-        // The old claim first: this process is no stranger to itself.
-        open.workspaces.remove(&key);
-        let claim = claim(&key);
-        open.workspaces.insert(key, (Arc::downgrade(&workspace), claim));
-        Ok(workspace)
+        let slot = self.open().slots.entry(key.clone()).or_default().clone();
+        workspace.claim = Some(Claim::take(&slot, &key));
+        // Should it not be the first, it is let go once the lock has been.
+        let opened = Arc::new(workspace);
+        let shared = self.open().share(path, &opened);
+        Ok(shared)
+    }
+
+    /// Nothing that is done under it can leave it half changed.
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Open {
-    fn held(&self, key: &str) -> Option<Arc<Workspace>> {
-        self.workspaces.get(key).and_then(|(workspace, _)| workspace.upgrade())
+    fn held(&self, path: &str) -> Option<Arc<Workspace>> {
+        self.workspaces.get(path).and_then(Weak::upgrade)
+    }
+
+    /// The first that was opened wins; `opened` too is found from now on if it is the first.
+    fn share(&mut self, path: &Arc<str>, opened: &Arc<Workspace>) -> Arc<Workspace> {
+        self.sweep();
+        let key = opened.key().clone();
+        let shared = self.held(&key).unwrap_or_else(|| opened.clone());
+        self.workspaces.insert(key, Arc::downgrade(&shared));
+        self.workspaces.insert(path.clone(), Arc::downgrade(&shared));
+        shared
     }
 
     fn sweep(&mut self) {
-        if self.keys.len() < self.room {
+        if self.workspaces.len() < self.room {
             return;
         }
-        self.workspaces.retain(|_, (workspace, _)| workspace.strong_count() > 0);
-        let workspaces = &self.workspaces;
-        self.keys.retain(|_, key| workspaces.contains_key(key));
-        self.room = 2 * self.keys.len() + 16;
+        self.workspaces.retain(|_, workspace| workspace.strong_count() > 0);
+        self.slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        self.room = 2 * self.workspaces.len() + 16;
     }
-}
-
-/// Tells other processes that this one works in a folder. The mutation queue orders the calls of one process; if there
-/// is another, a person is warned.
-fn claim(folder: &str) -> Option<File> {
-    let file = File::open(folder).ok()?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        tracing::warn!(
-            folder,
-            "another process works in this workspace: its changes and ours are not in one queue"
-        );
-        // Shared, so that a third process notices when the first has gone.
-        flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
-    }
-    Some(file)
 }
 
 /// Whether a change that the log announces was made.
@@ -103,57 +97,146 @@ pub enum ChangeState {
     Unknown,
 }
 
-/// Compares the file with the change.
-pub async fn change_state(change: &FileChange) -> ChangeState {
-    let path = PathBuf::from(&*change.path);
-    let hashed = tokio::task::spawn_blocking(move || match File::open(&path) {
-        Ok(mut file) => super::replace::digest(&mut file).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    });
-    match hashed.await {
-        Ok(Ok(now)) if now.as_ref() == Some(&change.after) => ChangeState::Made,
-        Ok(Ok(now)) if now == change.before => ChangeState::NotMade,
-        Ok(Ok(_) | Err(_)) | Err(_) => ChangeState::Unknown,
+/// Compares the file with the change. What is not a regular file of the workspace any more is unknown.
+pub async fn change_state(workspace: &Arc<Workspace>, change: &FileChange) -> ChangeState {
+    let (workspace, path) = (workspace.clone(), change.path.clone());
+    let look = move || {
+        let target = workspace.resolve(&path, Intent::Write).ok()?;
+        // A real path that leads elsewhere goes through a link that was not there.
+        if *target.key() == path { hash_file(&target).ok() } else { None }
+    };
+    match tokio::task::spawn_blocking(look).await {
+        Ok(Some(now)) if now.as_ref() == Some(&change.after) => ChangeState::Made,
+        Ok(Some(now)) if now == change.before => ChangeState::NotMade,
+        Ok(Some(_) | None) | Err(_) => ChangeState::Unknown,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
+    use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+    use tempfile::TempDir;
+
     use super::*;
+
+    fn place() -> (TempDir, Arc<str>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().to_str().unwrap().into();
+        (folder, path)
+    }
+
+    /// As another process would see it.
+    fn is_claimed(path: &str) -> bool {
+        flock(File::open(path).unwrap(), FlockOperation::NonBlockingLockExclusive).is_err()
+    }
 
     #[test]
     fn a_workspace_is_shared_by_any_spelling_and_claimed_as_long_as_it_is_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let path: Arc<str> = folder.path().canonicalize().unwrap().to_str().unwrap().into();
+        let (_folder, path) = place();
         let workspaces = Workspaces::default();
         let first = workspaces.get(&path).unwrap();
         assert!(Arc::ptr_eq(&first, &workspaces.get(&path).unwrap()));
         let spelling = format!("{path}/.").into();
         assert!(Arc::ptr_eq(&first, &workspaces.get(&spelling).unwrap()));
-        let other = File::open(folder.path()).unwrap();
-        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
-        drop(workspaces);
-        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok());
+        assert!(is_claimed(&path));
+        drop(first);
+        assert!(!is_claimed(&path));
+        let again = workspaces.get(&spelling).unwrap();
+        assert!(is_claimed(&path));
+        drop(again);
+        assert!(!is_claimed(&path));
+    }
+
+    #[test]
+    fn a_claim_is_held_by_the_last_of_those_who_share_it() {
+        let (_folder, path) = place();
+        let slot = Arc::default();
+        let dying = Claim::take(&slot, &path);
+        let next = Claim::take(&slot, &path);
+        drop(dying);
+        assert!(is_claimed(&path));
+        drop(next);
+        assert!(!is_claimed(&path));
+    }
+
+    #[test]
+    fn those_who_open_a_folder_at_once_share_one_workspace() {
+        let (_folder, path) = place();
+        let workspaces = Workspaces::default();
+        let together = std::sync::Barrier::new(8);
+        let open = || {
+            together.wait();
+            workspaces.get(&path).unwrap()
+        };
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(opened.iter().all(|one| Arc::ptr_eq(one, &opened[0])));
+        assert!(is_claimed(&path));
+        drop(opened);
+        assert!(!is_claimed(&path));
+    }
+
+    #[test]
+    fn workspaces_that_nobody_holds_are_forgotten() {
+        let (folder, path) = place();
+        let workspaces = Workspaces::default();
+        for n in 0..100 {
+            let path: Arc<str> = format!("{path}/{n}").into();
+            fs::create_dir(&*path).unwrap();
+            workspaces.get(&path).unwrap();
+        }
+        let open = workspaces.open();
+        assert!(open.workspaces.len() < 20 && open.slots.len() < 20, "{open:?}");
+        drop(folder);
+    }
+
+    fn changes(path: &str) -> (FileChange, FileChange) {
+        let hash = |text: &str| super::super::replace::digest(&mut text.as_bytes()).unwrap();
+        let change = FileChange { path: path.into(), before: Some(hash("before")), after: hash("after") };
+        let created = FileChange { before: None, ..change.clone() };
+        (change, created)
     }
 
     #[tokio::test]
     async fn a_change_is_told_by_the_content_of_its_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a.txt");
-        let hash = |text: &str| super::super::replace::digest(&mut text.as_bytes()).unwrap();
-        let path: Arc<str> = file.to_str().unwrap().into();
-        let change = FileChange { path, before: Some(hash("before")), after: hash("after") };
-        let created = FileChange { before: None, ..change.clone() };
-        assert_eq!(change_state(&change).await, ChangeState::Unknown);
-        assert_eq!(change_state(&created).await, ChangeState::NotMade);
+        let (folder, path) = place();
+        let workspace = Workspaces::default().get(&path).unwrap();
+        let (change, created) = changes(&format!("{path}/a.txt"));
+        assert_eq!(change_state(&workspace, &change).await, ChangeState::Unknown);
+        assert_eq!(change_state(&workspace, &created).await, ChangeState::NotMade);
         for (text, state) in [
             ("before", ChangeState::NotMade),
             ("after", ChangeState::Made),
             ("something else", ChangeState::Unknown),
         ] {
-            std::fs::write(&file, text).unwrap();
-            assert_eq!(change_state(&change).await, state, "{text}");
+            fs::write(folder.path().join("a.txt"), text).unwrap();
+            assert_eq!(change_state(&workspace, &change).await, state, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_stands_in_the_place_of_a_changed_file_is_not_opened() {
+        let (folder, path) = place();
+        let (outside, _) = place();
+        fs::write(outside.path().join("a.txt"), "after").unwrap();
+        fs::write(folder.path().join("other.txt"), "after").unwrap();
+        let workspace = Workspaces::default().get(&path).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("a.txt"), at("out")).unwrap();
+        std::os::unix::fs::symlink("other.txt", at("in")).unwrap();
+        std::os::unix::fs::symlink("nothing", at("dangling")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["pipe", "out", "in", "dangling", "folder"] {
+            let (change, created) = changes(&format!("{path}/{name}"));
+            assert_eq!(change_state(&workspace, &change).await, ChangeState::Unknown, "{name}");
+            assert_eq!(change_state(&workspace, &created).await, ChangeState::Unknown, "{name}");
+        }
+        let (elsewhere, _) = changes(outside.path().join("a.txt").to_str().unwrap());
+        assert_eq!(change_state(&workspace, &elsewhere).await, ChangeState::Unknown);
     }
 }

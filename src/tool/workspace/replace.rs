@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{
     PathError, Resolved,
     open::beneath,
-    temp::{Temp, sweep},
+    temp::{Temp, sweep_once},
 };
 
 pub use super::temp::sweep_beside;
@@ -143,7 +143,7 @@ impl Prepared {
             Some(_) => self.target.open_folder_at(parent)?,
             None => self.create_folders(parent)?,
         };
-        sweep(&folder);
+        sweep_once(&self.target, parent, &folder);
         // Nobody else may read a replaced file's new content before it has the old one's mode.
         let mode = Mode::from_raw_mode(if self.before.is_some() { 0o600 } else { 0o666 });
         let mut temp = Temp::create(&folder, mode).map_err(unwritable)?;

@@ -3,7 +3,7 @@
 //! A temporary file is locked while it is written. What can be locked has no writer left and may be removed,
 //! whichever process made it. Names are never used twice.
 
-use std::{fs::File, os::fd::OwnedFd};
+use std::{fs::File, os::fd::OwnedFd, sync::PoisonError};
 
 use rustix::{
     fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, openat, unlinkat},
@@ -97,8 +97,19 @@ pub fn sweep_beside(target: &Resolved) -> Result<(), PathError> {
     }
 }
 
+/// Removes what killed processes left in `folder`, which is at `relative` below the root of `target`. It reads the whole
+/// folder, so it does so only the first time as long as the workspace is open.
+pub(super) fn sweep_once(target: &Resolved, relative: &str, folder: &OwnedFd) {
+    let mut swept = target.root.swept.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_first = !swept.contains(relative) && swept.insert(relative.into());
+    drop(swept);
+    if is_first {
+        sweep(folder);
+    }
+}
+
 /// Removes left-over temporary files; those that are locked or can't be removed stay for another time.
-pub(super) fn sweep(folder: &OwnedFd) {
+fn sweep(folder: &OwnedFd) {
     let Ok(entries) = Dir::read_from(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();

@@ -18,6 +18,18 @@ async fn a_read_gives_the_lines_and_how_to_go_on() {
 }
 
 #[tokio::test]
+async fn a_file_is_read_as_it_is_while_the_call_gets_ready() {
+    let bench = Bench::new();
+    bench.file("a.txt", "one\n");
+    let arguments = json!({"path": "a.txt"});
+    let context = bench.context(bench.access("read", &arguments).unwrap());
+    let started = bench.start("read", arguments, context).await;
+    let Started::Ready { change: None, mut work } = started else { panic!("not ready") };
+    let told = futures_util::FutureExt::now_or_never(&mut work);
+    assert_eq!(told, Some(Output::ok("one\n")), "it takes a second hop");
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_refused_at_once_and_by_name() {
     let bench = Bench::new();
     bench.file("short.txt", "one\n");

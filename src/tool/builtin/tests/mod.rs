@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{BuiltinOptions, builtin};
@@ -96,6 +96,7 @@ impl Bench {
             access: access.into(),
             cancel: CancellationToken::new(),
             timeout: Duration::from_secs(60),
+            blocking: TaskTracker::new(),
         }
     }
 

@@ -193,6 +193,21 @@ fn what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not() {
 }
 
 #[test]
+fn a_folder_is_searched_for_left_overs_once_and_each_folder_is() {
+    let place = Place::new();
+    let left = ".herder-0192f0c0a0b07000800000000000000a.tmp";
+    let write = |path| write(&place.to_write(path), "x").unwrap().prepared.commit().unwrap();
+    for (folder, file) in [("a", "a/new.txt"), ("b", "b/new.txt")] {
+        let left = place.file(&format!("{folder}/{left}"), "half");
+        write(file);
+        assert!(!left.exists());
+        fs::write(&left, "half").unwrap();
+        write(file);
+        assert!(left.exists());
+    }
+}
+
+#[test]
 fn writers_in_one_folder_do_not_sweep_each_other_away() {
     let place = Place::new();
     std::thread::scope(|scope| {
