@@ -50,6 +50,10 @@ pub struct Run {
     submitted_at: Timestamp,
     started_at: Option<Timestamp>,
     last_at: Timestamp,
+    /// Wall time up to the last fact.
+    lived: Duration,
+    /// Whether wall time passes: not before the start, after the end, or while herder is down.
+    living: bool,
     activity: Activity,
     /// When the run was restarted with nothing recorded since, oldest first.
     idle_restarts: Vec<Timestamp>,
@@ -197,6 +201,8 @@ impl Run {
             submitted_at: Timestamp::default(),
             started_at: None,
             last_at: Timestamp::default(),
+            lived: Duration::ZERO,
+            living: false,
             activity: Activity::default(),
             idle_restarts: Vec::new(),
             ending: None,
@@ -274,6 +280,12 @@ impl Run {
     /// Restarts with nothing recorded since, oldest first.
     pub fn idle_restarts(&self) -> &[Timestamp] {
         &self.idle_restarts
+    }
+
+    /// How long it has been going on since it got its slot, by `now`; the time in which herder was down is left out.
+    pub fn wall(&self, now: Timestamp) -> Duration {
+        let running = if self.living { now.since(self.last_at) } else { Duration::ZERO };
+        self.lived + running
     }
 
     /// How long a request or a tool of it was at work, by `now`.

@@ -90,15 +90,16 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let limit = |range: std::ops::Range<u32>| prop::option::weighted(0.3, range);
-    (limit(0..8), limit(0..16), limit(0..200), limit(0..60)).prop_map(|(turns, calls, tokens, seconds)| {
-        Limits {
+    (limit(0..8), limit(0..16), limit(0..200), limit(0..60), limit(0..60)).prop_map(
+        |(turns, calls, tokens, wall, active)| Limits {
             max_turns: turns,
             max_tool_calls: calls,
             max_total_tokens: tokens.map(u64::from),
-            active_time_s: seconds.map(u64::from),
+            wall_time_s: wall.map(u64::from),
+            active_time_s: active.map(u64::from),
             ..Limits::default()
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -336,6 +337,7 @@ impl World {
                     assert!(end.active_us <= end.duration_us);
                     let later = fact.at.after(Duration::from_secs(1));
                     assert_eq!(self.play.run.active(later), Duration::from_micros(end.active_us));
+                    assert_eq!(self.play.run.wall(later), Duration::from_micros(end.duration_us));
                 }
                 Event::Submitted(_)
                 | Event::RunStart(_)
