@@ -14,7 +14,10 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::message::{ExecutorMsg, Job};
+use super::{
+    doubt,
+    message::{ExecutorMsg, Job},
+};
 use crate::{
     actor::{Services, run::RunMsg},
     domain::{
@@ -25,10 +28,7 @@ use crate::{
         time::Timestamp,
     },
     telemetry::metric,
-    tool::{
-        CallContext, Output, PANICKED, Started,
-        workspace::{self, ChangeState},
-    },
+    tool::{CallContext, Output, PANICKED, Started},
 };
 
 /// How often a call is queued again because what it touches had moved.
@@ -145,12 +145,10 @@ async fn begin(
     job: &Job,
     cancel: CancellationToken,
 ) -> Result<(Option<FileChange>, Work), Reached> {
-    if let Some(change) = &job.doubt {
-        match workspace::change_state(change).await {
-            ChangeState::Made => return Err(Reached::End(made_before(change))),
-            ChangeState::NotMade => {}
-            ChangeState::Unknown => return Err(Reached::End(unknown(change))),
-        }
+    if let Some(change) = &job.doubt
+        && let Some(output) = doubt::settle(change).await
+    {
+        return Err(Reached::End(output));
     }
     let Ok(arguments) = serde_json::from_str(job.call.arguments.as_str()) else {
         let why = "the arguments are not a JSON object";
@@ -221,21 +219,6 @@ async fn within(services: &Services, cancel: &CancellationToken, mut work: Work)
     }
 }
 
-fn made_before(change: &FileChange) -> Output {
-    Output::ok(format!(
-        "done: {} has the content that this call gives it (made before an interruption)",
-        change.path
-    ))
-}
-
-fn unknown(change: &FileChange) -> Output {
-    let text = format!(
-        "outcome unknown: interrupted. {} is neither as it was before this call nor as the call leaves it. Read it again.",
-        change.path
-    );
-    Output::failed(Failure::OutcomeUnknown, text)
-}
-
 /// When the locks were held.
 struct Held {
     granted_at: Timestamp,
@@ -257,17 +240,8 @@ impl Held {
         let effect = job.decision.effect.as_str();
         metrics::histogram!(metric::LOCK_HOLD_SECONDS, "effect" => effect).record(held.as_secs_f64());
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        ToolResult {
-            call: job.call.id.clone(),
-            ok: output.failure.is_none(),
-            output: output.text.into(),
-            failure: output.failure,
-            terminate: output.terminate,
-            timing: Some(Timing {
-                waited_us: micros(self.waited),
-                granted_at: self.granted_at,
-                held_us: micros(held),
-            }),
-        }
+        let (waited_us, held_us) = (micros(self.waited), micros(held));
+        let timing = Timing { waited_us, granted_at: self.granted_at, held_us };
+        output.answer(job.call.id.clone(), Some(timing))
     }
 }

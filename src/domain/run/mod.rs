@@ -294,13 +294,17 @@ impl Run {
         self.activity.total + running
     }
 
+    /// Calls of the running turn that may have been made by somebody who is gone, and what each would have changed.
+    pub fn in_doubt(&self) -> impl Iterator<Item = (&CallId, &FileChange)> {
+        self.calls().iter().filter_map(|open| match &open.stage {
+            Stage::InDoubt(_, change) => Some((&open.call.id, change)),
+            Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::Answered(_) => None,
+        })
+    }
+
     /// Calls of the running turn that wait for a lock, a permit or an actor.
     pub fn waiting_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        let calls = match &self.phase {
-            Phase::Acting(calls) => calls.as_slice(),
-            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
-        };
-        calls
+        self.calls()
             .iter()
             .filter(|open| matches!(open.stage, Stage::Judged(_) | Stage::InDoubt(..)))
             .map(|open| &open.call)
@@ -308,9 +312,13 @@ impl Run {
 
     /// Whether a call of the run may be taking effect right now.
     pub fn is_acting(&self) -> bool {
+        self.calls().iter().any(OpenCall::is_started)
+    }
+
+    fn calls(&self) -> &[OpenCall] {
         match &self.phase {
-            Phase::Acting(calls) => calls.iter().any(OpenCall::is_started),
-            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => false,
+            Phase::Acting(calls) => calls,
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
         }
     }
 

@@ -58,6 +58,7 @@ impl Run {
                 draft.model_failed(class, error, retry_after, jitter);
             }
             Input::Granted { call, change } => draft.granted(call, change)?,
+            Input::NotMade(call) => draft.not_made(&call)?,
             Input::CallEnded(result) => draft.call_ended(result)?,
             Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
             Input::End(outcome) => draft.end_early(outcome)?,

@@ -14,6 +14,7 @@ enum Step {
     Reply { calls: Vec<Plan>, says: bool, stop: Stop, counted: bool },
     Fail(FaultClass),
     Grant { which: usize, tells_change: bool },
+    NotMade { which: usize },
     Finish { which: usize, ok: bool, terminate: bool },
     Say { when: InputKind, turn: Option<u32> },
     End(Outcome),
@@ -72,6 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => prop::sample::select(FaultClass::ALL).prop_map(Step::Fail),
         30 => (any::<usize>(), any::<bool>())
             .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
+        3 => any::<usize>().prop_map(|which| Step::NotMade { which }),
         30 => (any::<usize>(), any::<bool>(), any::<bool>())
             .prop_map(|(which, ok, terminate)| Step::Finish { which, ok, terminate }),
         5 => say,
@@ -224,6 +226,10 @@ impl World {
             Step::Grant { which, tells_change } => {
                 let open = self.open(which, |open| !open.is_started() && !open.is_answered())?;
                 granted(open.call.id.as_str(), Some(change()).filter(|_| tells_change))
+            }
+            Step::NotMade { which } => {
+                let open = self.open(which, |open| matches!(open.stage, Stage::InDoubt(..)))?;
+                Input::NotMade(open.call.id.clone())
             }
             Step::Finish { which, ok, terminate } => {
                 let open = self.open(which, OpenCall::is_started)?;
