@@ -21,7 +21,7 @@ use super::{
 use crate::{
     actor::{Services, run::RunMsg},
     domain::{
-        call::{EffectClass, Failure, Timing, ToolResult},
+        call::{Access, EffectClass, Failure, Timing, ToolResult},
         event::FileChange,
         run::Input,
         schedule::Ticket,
@@ -113,7 +113,7 @@ async fn until_executor_gone<T>(
 /// How far a call came.
 enum Reached {
     End(Output),
-    Moved(Vec<crate::domain::call::Access>),
+    Moved(Vec<Access>),
     /// The run is gone or no longer wants the call; nothing was done.
     Nothing,
 }
@@ -166,11 +166,20 @@ async fn begin(
     match job.tool.clone().start(context, arguments).await {
         Started::Ready { change, work } => Ok((change, work)),
         Started::Ended(output) => Err(Reached::End(output)),
-        Started::Moved(access) if job.moves < MOVES => Err(Reached::Moved(access)),
+        Started::Moved(access) if job.moves < MOVES => Err(moved(services, job, access)),
         Started::Moved(_) => {
             let why = "what the path names keeps changing; nothing was done";
             Err(Reached::End(Output::failed(Failure::Failed, why)))
         }
+    }
+}
+
+/// What the call names is something else now, on which policy has not spoken yet.
+fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
+    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access);
+    match verdict.denial(&rule) {
+        None => Reached::Moved(access),
+        Some(why) => Reached::End(Output::failed(Failure::Denied, why)),
     }
 }
 
