@@ -322,3 +322,18 @@ async fn what_leaves_no_doubt_is_not_touched_by_settling() {
     stage.supervisor.settle([run, RunId::new(Uuid::now_v7())]).await.unwrap();
     assert_eq!(stage.kinds(run).await, before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_taken_up_is_cancelled_while_it_waits_for_its_slot() {
+    let plan = Plan::paused().tool(Double::quick("tool"));
+    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+    let first = stage.run(&json!([{ "fault": "stall" }]));
+    stage.until(first.run, "turn_start", 1).await;
+    let run = killed_in(&stage, "tool", json!({}), EffectClass::Outside, None).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    stage.supervisor.cancel(run).await.unwrap();
+    let end = stage.end(resumed).await;
+    assert_eq!((end.outcome.to_string(), end.duration_us), ("cancelled".to_owned(), 0));
+    assert_eq!(stage.results(run).await[0].failure, Some(Failure::OutcomeUnknown));
+}
