@@ -10,10 +10,19 @@ use tokio::sync::broadcast;
 
 use crate::{
     clock::Clock,
-    domain::{id::RunId, policy::Policy, restart::RestartPolicy},
+    domain::{
+        call::Access,
+        id::RunId,
+        policy::{Policy, Subject, Verdict},
+        restart::RestartPolicy,
+    },
     model::Models,
     store::EventStore,
-    tool::{toolbox::Toolbox, workspace::Workspaces},
+    tool::{
+        Tool,
+        toolbox::Toolbox,
+        workspace::{Workspace, Workspaces},
+    },
 };
 
 pub mod executor;
@@ -41,6 +50,21 @@ pub struct Services {
     pub live: broadcast::Sender<Live>,
     /// Numbers.
     pub settings: Settings,
+}
+
+impl Services {
+    /// Says whether a call of `tool` may touch this, and which rule says so.
+    fn judge(&self, tool: &dyn Tool, workspace: &Workspace, access: &[Access]) -> (Verdict, String) {
+        let paths: Vec<&str> = access.iter().map(|one| within(workspace, one)).collect();
+        self.policy.judge(&Subject { tool: &tool.spec().name, effect: tool.effect(), paths: &paths })
+    }
+}
+
+/// The path of what is touched as policies name it: relative to the workspace where it lies inside.
+fn within<'a>(workspace: &Workspace, access: &'a Access) -> &'a str {
+    let root = &**workspace.key();
+    let inside = access.path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    inside.map_or(&*access.path, |rest| rest.trim_start_matches('/'))
 }
 
 /// How much at once, and how long.

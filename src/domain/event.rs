@@ -234,7 +234,7 @@ pub struct RunEnd {
     pub usage: Usage,
     /// Microseconds from submission to start.
     pub queued_us: u64,
-    /// Microseconds from start to end.
+    /// Microseconds from start to end; the time in which herder was down is left out.
     pub duration_us: u64,
     /// Microseconds in which a request or a tool of it was at work.
     pub active_us: u64,

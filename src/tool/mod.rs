@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::domain::{
-    call::{Access, EffectClass, Failure, ToolSpec},
+    call::{Access, EffectClass, Failure, Timing, ToolResult, ToolSpec},
     event::FileChange,
     id::{CallId, RunId},
 };
@@ -103,6 +103,12 @@ pub struct Output {
 }
 
 impl Output {
+    /// Answers a call with it.
+    pub fn answer(self, call: CallId, timing: Option<Timing>) -> ToolResult {
+        let Self { text, failure, terminate } = self;
+        ToolResult { call, ok: failure.is_none(), output: text.into(), failure, terminate, timing }
+    }
+
     /// The tool did what was asked.
     pub fn ok(text: impl Into<String>) -> Self {
         Self { text: text.into(), failure: None, terminate: false }

@@ -40,6 +40,8 @@ pub(crate) struct Double {
     spec: ToolSpec,
     effect: EffectClass,
     touches: Box<Touches>,
+    /// Where what it touches is found to be once it holds its locks.
+    moved_to: Option<&'static str>,
     work: Arc<Work>,
 }
 
@@ -57,15 +59,20 @@ impl Double {
             },
             effect: EffectClass::Outside,
             touches: Box::new(|_, _| Vec::new()),
+            moved_to: None,
             work: Arc::new(move |context, arguments| work(context, arguments).boxed()),
         }
     }
 
     /// It is alone with a file, or shares it.
     pub(crate) fn on(mut self, file: &'static str, mode: Mode) -> Self {
-        self.touches = Box::new(move |workspace, _| {
-            vec![Access { scope: Scope::File, path: format!("{}/{file}", workspace.key()).into(), mode }]
-        });
+        self.touches = Box::new(move |workspace, _| vec![access(workspace, file, mode)]);
+        self
+    }
+
+    /// What it touches turns out to be this file when its locks are granted.
+    pub(crate) const fn moved_to(mut self, file: &'static str) -> Self {
+        self.moved_to = Some(file);
         self
     }
 
@@ -160,10 +167,20 @@ impl Tool for Double {
     }
 
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
+        if let Some(file) = self.moved_to {
+            let access = vec![access(&context.workspace, file, Mode::Exclusive)];
+            if *context.access != *access {
+                return std::future::ready(Started::Moved(access)).boxed();
+            }
+        }
         let work = self.work.clone();
         let work = async move { work(context, arguments).await }.boxed();
         std::future::ready(Started::Ready { change: None, work }).boxed()
     }
+}
+
+fn access(workspace: &Workspace, file: &str, mode: Mode) -> Access {
+    Access { scope: Scope::File, path: format!("{}/{file}", workspace.key()).into(), mode }
 }
 
 /// A model that never answers, and does not listen.

@@ -11,9 +11,9 @@ use std::{
 
 use herder::{
     domain::{
-        call::{Arguments, EffectClass, Failure, Mode},
+        call::{Access, Arguments, EffectClass, Failure, Mode, Scope},
         event::FileChange,
-        id::{CallId, RunId, Seq},
+        id::{CallId, RunId},
         outcome::Stop,
         policy::Verdict,
         run::{Input, Judgement, Proposal, ProposedCall, Run},
@@ -170,19 +170,28 @@ async fn killed_in(
     effect: EffectClass,
     change: Option<FileChange>,
 ) -> RunId {
+    let file = change.as_ref().map(|change| change.path.clone());
+    let mut run = killed_before(stage, tool, arguments, effect, file, &json!({})).await;
+    tell(stage, &mut run, Input::Granted { call: CallId::new("a"), change }).await;
+    run.id()
+}
+
+/// A log that ends when a call waited for its file.
+async fn killed_before(
+    stage: &Stage,
+    tool: &str,
+    arguments: Value,
+    effect: EffectClass,
+    file: Option<Arc<str>>,
+    more: &Value,
+) -> Run {
     let script = json!([calls(&[("a", tool, arguments.clone())]), says("done")]);
+    let alone = |path| Access { scope: Scope::File, path, mode: Mode::Exclusive };
     let judgement = Judgement::Judged {
         verdict: Verdict::Allow,
         rule: "a rule".to_owned(),
         effect,
-        access: match &change {
-            Some(change) => vec![herder::domain::call::Access {
-                scope: herder::domain::call::Scope::File,
-                path: change.path.clone(),
-                mode: Mode::Exclusive,
-            }],
-            None => Vec::new(),
-        },
+        access: file.map(alone).into_iter().collect(),
     };
     let call = ProposedCall {
         id: Some("a".into()),
@@ -199,20 +208,27 @@ async fn killed_in(
         duration: Duration::ZERO,
     };
     let mut run = Run::new(RunId::new(Uuid::now_v7()));
-    let now = stage.supervisor.services().clock.now();
     for input in [
-        Input::Submit(stage.task("ws", &script, &json!({}))),
+        Input::Submit(stage.task("ws", &script, more)),
         Input::Start { model: "m".into(), tools: vec![tool.into()] },
         Input::Replied { turn: 1, attempt: 1, proposal: Box::new(proposal) },
-        Input::Granted { call: CallId::new("a"), change },
     ] {
-        let facts = run.decide(input, now).unwrap();
-        let ticket = stage.store.append(run.id(), run.seq(), &facts).unwrap();
-        stage.store.durable(ticket).await.unwrap();
-        facts.iter().for_each(|fact| run.evolve(fact));
+        tell(stage, &mut run, input).await;
     }
-    assert!(run.seq() > Seq::START);
-    run.id()
+    run
+}
+
+async fn tell(stage: &Stage, run: &mut Run, input: Input) {
+    let facts = run.decide(input, stage.supervisor.services().clock.now()).unwrap();
+    let ticket = stage.store.append(run.id(), run.seq(), &facts).unwrap();
+    stage.store.durable(ticket).await.unwrap();
+    facts.iter().for_each(|fact| run.evolve(fact));
+}
+
+/// The change of a file in the workspace `ws` from one text to another.
+fn change_of(stage: &Stage, file: &str, before: &str, after: &str) -> FileChange {
+    let path = fs::canonicalize(stage.path("ws", file)).unwrap();
+    FileChange { path: path.to_str().unwrap().into(), before: Some(hash(before)), after: hash(after) }
 }
 
 fn hash(text: &str) -> String {
@@ -227,12 +243,7 @@ async fn an_edit_that_had_started_is_settled_by_what_the_file_holds() {
     {
         let stage = Plan::default().start().await;
         stage.write("ws", "a.txt", now);
-        let path = fs::canonicalize(stage.path("ws", "a.txt")).unwrap();
-        let change = FileChange {
-            path: path.to_str().unwrap().into(),
-            before: Some(hash("one\n")),
-            after: hash("two\n"),
-        };
+        let change = change_of(&stage, "a.txt", "one\n", "two\n");
         let run = killed_in(&stage, "edit", edit.clone(), EffectClass::Write, Some(change)).await;
         let resumed = stage.supervisor.resume(run).await.unwrap();
         assert_eq!(stage.outcome(resumed).await, "done");
@@ -257,4 +268,72 @@ async fn a_read_that_had_started_is_repeated_and_anything_else_is_not() {
         let results = stage.results(run).await;
         assert_eq!((results.len(), results[0].failure), (1, failure));
     }
+}
+
+#[tokio::test]
+async fn an_edit_in_doubt_is_settled_before_another_run_edits_the_file() {
+    let made = (true, None, true);
+    for (now, repeated) in [("ONE\ntwo\n", false), ("one\ntwo\n", true)] {
+        let stage = Plan::default().start().await;
+        stage.write("ws", "a.txt", now);
+        let edit = |old: &str, new: &str| json!({ "path": "a.txt", "old_text": old, "new_text": new });
+        let change = change_of(&stage, "a.txt", "one\ntwo\n", "ONE\ntwo\n");
+        let (file, second) = (Some(change.path.clone()), edit("two", "TWO"));
+        let waits = killed_before(&stage, "edit", second, EffectClass::Write, file, &json!({})).await.id();
+        let doubted = killed_in(&stage, "edit", edit("one", "ONE"), EffectClass::Write, Some(change)).await;
+
+        stage.supervisor.settle([waits, doubted]).await.unwrap();
+        // The one that waited comes first in the input, and is through before the other one has its turn.
+        for run in [waits, doubted] {
+            let resumed = stage.supervisor.resume(run).await.unwrap();
+            assert_eq!(stage.outcome(resumed).await, "done");
+        }
+
+        assert_eq!(stage.text("ws", "a.txt"), "ONE\nTWO\n");
+        let result = &stage.results(doubted).await[0];
+        assert_eq!((result.ok, result.failure, result.timing.is_some() == repeated), made, "{result:?}");
+        assert_eq!(result.output.contains("made before"), !repeated, "{result:?}");
+        assert_eq!(stage.results(waits).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_ends_as_its_doubt_is_settled_is_over_when_it_is_taken_up() {
+    let stage = Plan::default().start().await;
+    stage.write("ws", "a.txt", "two\n");
+    let change = change_of(&stage, "a.txt", "one\n", "two\n");
+    let edit = json!({ "path": "a.txt", "old_text": "one", "new_text": "two" });
+    let more = json!({ "limits": { "max_turns": 1 } });
+    let file = Some(change.path.clone());
+    let mut run = killed_before(&stage, "edit", edit, EffectClass::Write, file, &more).await;
+    tell(&stage, &mut run, Input::Granted { call: CallId::new("a"), change: Some(change) }).await;
+    let run = run.id();
+    stage.supervisor.settle([run]).await.unwrap();
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    assert_eq!(stage.outcome(resumed).await, "budget: turns");
+    assert!(stage.results(run).await[0].ok);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_no_doubt_is_not_touched_by_settling() {
+    let stage = Plan::paused().tool(Double::quick("tool")).start().await;
+    let run = killed_in(&stage, "tool", json!({}), EffectClass::Outside, None).await;
+    let before = stage.kinds(run).await;
+    stage.supervisor.settle([run, RunId::new(Uuid::now_v7())]).await.unwrap();
+    assert_eq!(stage.kinds(run).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_taken_up_is_cancelled_while_it_waits_for_its_slot() {
+    let plan = Plan::paused().tool(Double::quick("tool"));
+    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+    let first = stage.run(&json!([{ "fault": "stall" }]));
+    stage.until(first.run, "turn_start", 1).await;
+    let run = killed_in(&stage, "tool", json!({}), EffectClass::Outside, None).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let resumed = stage.supervisor.resume(run).await.unwrap();
+    stage.supervisor.cancel(run).await.unwrap();
+    let end = stage.end(resumed).await;
+    assert_eq!((end.outcome.to_string(), end.duration_us), ("cancelled".to_owned(), 0));
+    assert_eq!(stage.results(run).await[0].failure, Some(Failure::OutcomeUnknown));
 }

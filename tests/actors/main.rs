@@ -7,6 +7,7 @@ mod doubles;
 mod drain;
 mod http;
 mod limits;
+mod moved;
 mod mutation;
 mod origins;
 mod restart;

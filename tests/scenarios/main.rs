@@ -8,6 +8,7 @@
 )]
 
 mod batch;
+mod doubt;
 mod input;
 mod metrics;
 mod reading;

@@ -15,21 +15,21 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::message::{ExecutorMsg, Job};
+use super::{
+    doubt,
+    message::{ExecutorMsg, Job},
+};
 use crate::{
     actor::{Services, run::RunMsg},
     domain::{
-        call::{EffectClass, Failure, Timing, ToolResult},
+        call::{Access, EffectClass, Failure, Timing, ToolResult},
         event::FileChange,
         run::Input,
         schedule::Ticket,
         time::Timestamp,
     },
     telemetry::metric,
-    tool::{
-        CallContext, Output, PANICKED, Started,
-        workspace::{self, ChangeState},
-    },
+    tool::{CallContext, Output, PANICKED, Started},
 };
 
 /// How often a call is queued again because what it touches had moved.
@@ -120,7 +120,7 @@ async fn until_executor_gone<T>(
 /// How far a call came.
 enum Reached {
     End(Output),
-    Moved(Vec<crate::domain::call::Access>),
+    Moved(Vec<Access>),
     /// The run is gone or no longer wants the call; nothing was done.
     Nothing,
 }
@@ -154,12 +154,10 @@ async fn begin(
     cancel: CancellationToken,
     blocking: TaskTracker,
 ) -> Result<(Option<FileChange>, Work), Reached> {
-    if let Some(change) = &job.doubt {
-        match workspace::change_state(&job.workspace, change).await {
-            ChangeState::Made => return Err(Reached::End(made_before(change))),
-            ChangeState::NotMade => {}
-            ChangeState::Unknown => return Err(Reached::End(unknown(change))),
-        }
+    if let Some(change) = &job.doubt
+        && let Some(output) = doubt::settle(&job.workspace, change).await
+    {
+        return Err(Reached::End(output));
     }
     let Ok(arguments) = serde_json::from_str(job.call.arguments.as_str()) else {
         let why = "the arguments are not a JSON object";
@@ -178,11 +176,20 @@ async fn begin(
     match job.tool.clone().start(context, arguments).await {
         Started::Ready { change, work } => Ok((change, work)),
         Started::Ended(output) => Err(Reached::End(output)),
-        Started::Moved(access) if job.moves < MOVES => Err(Reached::Moved(access)),
+        Started::Moved(access) if job.moves < MOVES => Err(moved(services, job, access)),
         Started::Moved(_) => {
             let why = "what the path names keeps changing; nothing was done";
             Err(Reached::End(Output::failed(Failure::Failed, why)))
         }
+    }
+}
+
+/// What the call names is something else now, on which policy has not spoken yet.
+fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
+    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access);
+    match verdict.denial(&rule) {
+        None => Reached::Moved(access),
+        Some(why) => Reached::End(Output::failed(Failure::Denied, why)),
     }
 }
 
@@ -231,21 +238,6 @@ async fn within(services: &Services, cancel: &CancellationToken, mut work: Work)
     }
 }
 
-fn made_before(change: &FileChange) -> Output {
-    Output::ok(format!(
-        "done: {} has the content that this call gives it (made before an interruption)",
-        change.path
-    ))
-}
-
-fn unknown(change: &FileChange) -> Output {
-    let text = format!(
-        "outcome unknown: interrupted. {} is neither as it was before this call nor as the call leaves it. Read it again.",
-        change.path
-    );
-    Output::failed(Failure::OutcomeUnknown, text)
-}
-
 /// When the locks were held.
 struct Held {
     granted_at: Timestamp,
@@ -267,17 +259,8 @@ impl Held {
         let effect = job.decision.effect.as_str();
         metrics::histogram!(metric::LOCK_HOLD_SECONDS, "effect" => effect).record(held.as_secs_f64());
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        ToolResult {
-            call: job.call.id.clone(),
-            ok: output.failure.is_none(),
-            output: output.text.into(),
-            failure: output.failure,
-            terminate: output.terminate,
-            timing: Some(Timing {
-                waited_us: micros(self.waited),
-                granted_at: self.granted_at,
-                held_us: micros(held),
-            }),
-        }
+        let (waited_us, held_us) = (micros(self.waited), micros(held));
+        let timing = Timing { waited_us, granted_at: self.granted_at, held_us };
+        output.answer(job.call.id.clone(), Some(timing))
     }
 }

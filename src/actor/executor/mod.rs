@@ -23,6 +23,7 @@ use crate::domain::{
     schedule::{Schedule, Ticket},
 };
 
+pub(in crate::actor) mod doubt;
 mod job;
 mod message;
 

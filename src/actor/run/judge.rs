@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::{
     actor::Services,
     domain::{
-        call::{Access, Arguments, Failure, ToolSpec},
-        policy::{Subject, Verdict},
+        call::{Arguments, Failure, ToolSpec},
+        policy::Verdict,
         run::{self, Judgement},
         task::TaskSpec,
         text,
@@ -86,16 +86,8 @@ impl Judge<'_> {
             Ok(access) => access,
             Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
         };
-        let paths: Vec<&str> = access.iter().map(|one| self.within(one)).collect();
-        let (verdict, rule) = self.services.policy.judge(&Subject { tool: name, effect, paths: &paths });
+        let (verdict, rule) = self.services.judge(&**tool, self.workspace, &access);
         Judgement::Judged { verdict, rule, effect, access }
-    }
-
-    /// The path of what is touched as policies name it: relative to the workspace where it lies inside.
-    fn within<'p>(&self, access: &'p Access) -> &'p str {
-        let root = &**self.workspace.key();
-        let inside = access.path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        inside.map_or(&*access.path, |rest| rest.trim_start_matches('/'))
     }
 }
 

@@ -16,8 +16,7 @@ impl RunActor {
             return;
         }
         let now = self.services.clock.now();
-        let wall = limits.wall_time().zip(state.run.started_at());
-        let wall = wall.map(|(limit, started)| limit.saturating_sub(now.since(started)));
+        let wall = limits.wall_time().map(|limit| limit.saturating_sub(state.run.wall(now)));
         let active = limits.active_time().map(|limit| limit.saturating_sub(state.run.active(now)));
         let Some(due) = [wall, active].into_iter().flatten().min() else { return };
         let me = me.clone();
@@ -35,8 +34,7 @@ impl RunActor {
     pub(super) fn check_time(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         let now = self.services.clock.now();
         let limits = state.run.spec().map(|spec| spec.limits).unwrap_or_default();
-        let wall = state.run.started_at().map(|started| now.since(started));
-        if limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit) {
+        if limits.wall_time().is_some_and(|limit| state.run.wall(now) >= limit) {
             return self.end_early(me, state, Outcome::Budget(Limit::WallTime));
         }
         if limits.active_time().is_some_and(|limit| state.run.active(now) >= limit) {

@@ -11,11 +11,12 @@ use tokio::sync::oneshot;
 use super::{Services, executor};
 use crate::{
     domain::{
-        event::{Event, RunEnd},
+        event::{Envelope, Event, Fact, RunEnd},
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
         run::{Input, Phase, Refused, Run},
         task::TaskSpec,
+        time::Timestamp,
     },
     store::{StoreError, Ticket},
 };
@@ -23,6 +24,7 @@ use crate::{
 mod message;
 mod revival;
 mod root;
+mod settle;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -112,16 +114,16 @@ impl Supervisor {
         Ok((state, ticket))
     }
 
-    /// Takes up a run that is of record and has not ended.
+    /// Takes up a run that is of record. One that has ended is over at once.
     ///
     /// # Errors
-    /// There is no such run or it has ended, the log cannot be read, or herder is stopping.
+    /// There is no such run, the log cannot be read, or herder is stopping.
     pub async fn resume(&self, run: RunId) -> Result<Submitted, SubmitError> {
         let log = self.services.store.read(run, Seq::START).await?;
         let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
         match state.phase() {
             Phase::New => Err(Refused::OutOfTurn.into()),
-            Phase::Ended(_) => Err(Refused::Ended.into()),
+            Phase::Ended(_) => Ok(over(run, log)),
             Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => self.admit(state),
         }
     }
@@ -190,6 +192,16 @@ impl Supervisor {
     }
 }
 
+/// A run that has ended, as if it just had.
+fn over(run: RunId, mut log: Vec<Envelope>) -> Submitted {
+    let last = log.pop().map(|envelope| envelope.fact.event);
+    let end = last.and_then(|event| if let Event::RunEnd(end) = event { Some(Arc::new(*end)) } else { None });
+    let (tell, done) = oneshot::channel();
+    // The receiver is right here.
+    let _ = tell.send(Ended { run, end });
+    Submitted { run, done }
+}
+
 /// Has a run that has no actor end by these inputs, and tells the root and whoever asked once that is on disk.
 fn end_without_actor(
     services: &Arc<Services>,
@@ -216,10 +228,7 @@ async fn record_end(services: &Services, mut run: Run, inputs: Vec<Input>) -> Op
     let mut facts = Vec::new();
     for input in inputs {
         // What one of them ended, the next has nothing to say about.
-        for fact in run.decide(input, services.clock.now()).unwrap_or_default() {
-            run.evolve(&fact);
-            facts.push(fact);
-        }
+        facts.extend(told(&mut run, input, services.clock.now()));
     }
     let stored = match services.store.append(run.id(), head, &facts) {
         Ok(ticket) => services.store.durable(ticket).await,
@@ -230,6 +239,13 @@ async fn record_end(services: &Services, mut run: Run, inputs: Vec<Input>) -> Op
         return None;
     }
     if let Event::RunEnd(end) = facts.pop()?.event { Some((Arc::new(*end), run.seq())) } else { None }
+}
+
+/// Folds in what an input gives rise to, and returns it; nothing, if the run refuses.
+fn told(run: &mut Run, input: Input, now: Timestamp) -> Vec<Fact> {
+    let facts = run.decide(input, now).unwrap_or_default();
+    facts.iter().for_each(|fact| run.evolve(fact));
+    facts
 }
 
 /// Jobs of an executor that must have ended before another one starts.

@@ -19,6 +19,7 @@ use crate::{
     actor::{Services, executor::ExecutorMsg},
     domain::{
         admission::Admission,
+        event::RestartCause,
         id::{BatchId, RunId},
         outcome::Outcome,
         run::{Input, Run},
@@ -255,7 +256,11 @@ impl Root {
         reply: Option<Reply>,
     ) {
         tree.live.insert(run.id(), LiveRun { batch: batch_of(&run), done, wish: Some(outcome) });
-        end_without_actor(&self.services, me, run, vec![Input::End(outcome)], reply);
+        // One that was taken up has first to be told that whoever was at work on it is gone.
+        let restart = Input::Restart { cause: RestartCause::Process, error: None };
+        let restart = run.started_at().is_some().then_some(restart);
+        let inputs = restart.into_iter().chain([Input::End(outcome)]).collect();
+        end_without_actor(&self.services, me, run, inputs, reply);
     }
 }
 

@@ -182,6 +182,7 @@ impl Batch {
         };
         let mut waiting = in_order(&plan, &tasks);
         let supervisor = &herder.supervisor;
+        supervisor.settle(plan.resume.iter().map(|one| one.run)).await?;
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut draining = None;
         // Some more than have a slot, so that a slot that comes free is not left waiting for the next submission.

@@ -38,6 +38,15 @@ impl Verdict {
             Self::Deny => "deny",
         }
     }
+
+    /// What a model is told of a call that this keeps from running where nobody can be asked; `rule` says so.
+    pub fn denial(self, rule: &str) -> Option<String> {
+        match self {
+            Self::Allow => None,
+            Self::Ask => Some(format!("denied: {rule}, and nobody is there to ask")),
+            Self::Deny => Some(format!("denied: {rule}")),
+        }
+    }
 }
 
 /// A list of rules with a name, in the shape in which a file holds it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{OpenCall, Phase, Run, Stage};
 use crate::domain::{
     call::{EffectClass, ToolResult},
-    event::{CallStarted, Decision, Event, Fact, ModelRetry},
+    event::{CallStarted, Decision, Event, Fact, ModelRetry, RestartCause},
     id::{CallId, Seq},
     message::{Message, Reply},
     outcome::FaultClass,
@@ -77,6 +77,7 @@ impl Run {
                 self.phase = Phase::Ended(end.outcome);
             }
         }
+        self.live(fact);
         self.last_at = at;
         self.seq = self.seq.plus(1);
     }
@@ -93,6 +94,17 @@ impl Run {
     /// The place of the next fact.
     pub const fn next_seq(&self) -> Seq {
         self.seq.plus(1)
+    }
+
+    /// Counts the time since the last fact, unless nobody was there to live through it.
+    fn live(&mut self, fact: &Fact) {
+        let was_down =
+            matches!(&fact.event, Event::Restart(restart) if restart.cause == RestartCause::Process);
+        if self.living && !was_down {
+            self.lived += fact.at.since(self.last_at);
+        }
+        let stops = matches!(fact.event, Event::Interrupted(_) | Event::RunEnd(_));
+        self.living = self.started_at.is_some() && !stops;
     }
 
     fn take_on(&mut self, spec: &Arc<TaskSpec>) {

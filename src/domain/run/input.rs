@@ -55,6 +55,8 @@ pub enum Input {
         /// What it is about to change.
         change: Option<FileChange>,
     },
+    /// A change in doubt turned out not to have been made: its call runs as it was judged.
+    NotMade(CallId),
     /// A call ended.
     CallEnded(ToolResult),
     /// A person says something.

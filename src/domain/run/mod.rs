@@ -50,6 +50,10 @@ pub struct Run {
     submitted_at: Timestamp,
     started_at: Option<Timestamp>,
     last_at: Timestamp,
+    /// Wall time up to the last fact.
+    lived: Duration,
+    /// Whether wall time passes: not before the start, after the end, or while herder is down.
+    living: bool,
     activity: Activity,
     /// When the run was restarted with nothing recorded since, oldest first.
     idle_restarts: Vec<Timestamp>,
@@ -197,6 +201,8 @@ impl Run {
             submitted_at: Timestamp::default(),
             started_at: None,
             last_at: Timestamp::default(),
+            lived: Duration::ZERO,
+            living: false,
             activity: Activity::default(),
             idle_restarts: Vec::new(),
             ending: None,
@@ -276,19 +282,29 @@ impl Run {
         &self.idle_restarts
     }
 
+    /// How long it has been going on since it got its slot, by `now`; the time in which herder was down is left out.
+    pub fn wall(&self, now: Timestamp) -> Duration {
+        let running = if self.living { now.since(self.last_at) } else { Duration::ZERO };
+        self.lived + running
+    }
+
     /// How long a request or a tool of it was at work, by `now`.
     pub fn active(&self, now: Timestamp) -> Duration {
         let running = if self.activity.busy > 0 { now.since(self.activity.since) } else { Duration::ZERO };
         self.activity.total + running
     }
 
+    /// Calls of the running turn that may have been made by somebody who is gone, and what each would have changed.
+    pub fn in_doubt(&self) -> impl Iterator<Item = (&CallId, &FileChange)> {
+        self.calls().iter().filter_map(|open| match &open.stage {
+            Stage::InDoubt(_, change) => Some((&open.call.id, change)),
+            Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::Answered(_) => None,
+        })
+    }
+
     /// Calls of the running turn that wait for a lock, a permit or an actor.
     pub fn waiting_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        let calls = match &self.phase {
-            Phase::Acting(calls) => calls.as_slice(),
-            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
-        };
-        calls
+        self.calls()
             .iter()
             .filter(|open| matches!(open.stage, Stage::Judged(_) | Stage::InDoubt(..)))
             .map(|open| &open.call)
@@ -296,9 +312,13 @@ impl Run {
 
     /// Whether a call of the run may be taking effect right now.
     pub fn is_acting(&self) -> bool {
+        self.calls().iter().any(OpenCall::is_started)
+    }
+
+    fn calls(&self) -> &[OpenCall] {
         match &self.phase {
-            Phase::Acting(calls) => calls.iter().any(OpenCall::is_started),
-            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => false,
+            Phase::Acting(calls) => calls,
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => &[],
         }
     }
 

@@ -9,7 +9,6 @@ use crate::domain::{
     id::CallId,
     message::Reply,
     outcome::{Block, FaultClass, Limit, Outcome, Stop},
-    policy::Verdict,
     retry,
     run::{Judgement, Phase, Proposal, ProposedCall, Refused},
     usage::{Usage, estimated_tokens},
@@ -119,11 +118,7 @@ impl Draft<'_> {
             match judgement {
                 Judgement::Refused { failure, why } => self.refuse(&call.id, failure, &why),
                 Judgement::Judged { verdict, rule, effect, access } => {
-                    let denial = match verdict {
-                        Verdict::Allow => None,
-                        Verdict::Ask => Some(format!("denied: {rule}, and nobody is there to ask")),
-                        Verdict::Deny => Some(format!("denied: {rule}")),
-                    };
+                    let denial = verdict.denial(&rule);
                     let decision = Decision { call: call.id.clone(), verdict, rule, effect, access };
                     self.push(Event::Decision(Arc::new(decision)));
                     match denial {

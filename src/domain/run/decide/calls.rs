@@ -25,6 +25,20 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Has the decision stand again.
+    pub(super) fn not_made(&mut self, call: &CallId) -> Result<(), Refused> {
+        let open = self.open_calls()?.iter().find(|open| open.call.id == *call);
+        match open.map(|open| &open.stage) {
+            Some(Stage::InDoubt(decision, _)) => {
+                self.push(Event::Decision(decision.clone()));
+                Ok(())
+            }
+            Some(Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::Answered(_)) | None => {
+                Err(Refused::UnknownCall)
+            }
+        }
+    }
+
     pub(super) fn call_ended(&mut self, result: ToolResult) -> Result<(), Refused> {
         let calls = self.open_calls()?;
         if !calls.iter().any(|open| open.call.id == result.call && !open.is_answered()) {

@@ -83,7 +83,7 @@ impl Draft<'_> {
             calls: self.answered,
             usage: self.usage,
             queued_us: micros(started.since(run.submitted_at)),
-            duration_us: micros(self.now.since(started)),
+            duration_us: micros(self.wall),
             active_us: micros(self.active),
         };
         self.push(Event::RunEnd(Box::new(end)));

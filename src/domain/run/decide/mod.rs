@@ -31,6 +31,7 @@ struct Draft<'a> {
     /// Calls of this turn that will be answered, and whether all of them ask for the end.
     batch: (u32, bool),
     text: Option<Arc<str>>,
+    wall: Duration,
     active: Duration,
 }
 
@@ -57,6 +58,7 @@ impl Run {
                 draft.model_failed(class, error, retry_after, jitter);
             }
             Input::Granted { call, change } => draft.granted(call, change)?,
+            Input::NotMade(call) => draft.not_made(&call)?,
             Input::CallEnded(result) => draft.call_ended(result)?,
             Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
             Input::End(outcome) => draft.end_early(outcome)?,
@@ -79,6 +81,7 @@ impl<'a> Draft<'a> {
             answered: run.answered,
             batch: (0, true),
             text: None,
+            wall: run.wall(now),
             active: run.active(now),
         }
     }
@@ -154,13 +157,12 @@ impl<'a> Draft<'a> {
     fn reached(&self) -> Option<Limit> {
         let limits = self.limits();
         let over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
-        let wall = self.run.started_at.map(|at| self.now.since(at));
         let checks = [
             (self.turn >= limits.turns(), Limit::Turns),
             (over(self.usage.input, limits.max_input_tokens), Limit::InputTokens),
             (over(self.usage.output, limits.max_output_tokens), Limit::OutputTokens),
             (over(self.usage.total(), limits.max_total_tokens), Limit::TotalTokens),
-            (limits.wall_time().zip(wall).is_some_and(|(limit, wall)| wall >= limit), Limit::WallTime),
+            (limits.wall_time().is_some_and(|limit| self.wall >= limit), Limit::WallTime),
             (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
         ];
         checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))

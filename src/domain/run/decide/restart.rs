@@ -17,6 +17,10 @@ impl Draft<'_> {
     pub(super) fn restart(&mut self, cause: RestartCause, error: Option<String>) {
         // Nothing of the run was at work since its last sign of life.
         self.active = self.run.active(self.run.last_at);
+        match cause {
+            RestartCause::Process => self.wall = self.run.wall(self.run.last_at),
+            RestartCause::Actor => {}
+        }
         self.push(Event::Restart(Restart { cause, error }));
         match &self.run.phase {
             Phase::New | Phase::Queued | Phase::Ended(_) => {}

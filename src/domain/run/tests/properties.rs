@@ -14,6 +14,7 @@ enum Step {
     Reply { calls: Vec<Plan>, says: bool, stop: Stop, counted: bool },
     Fail(FaultClass),
     Grant { which: usize, tells_change: bool },
+    NotMade { which: usize },
     Finish { which: usize, ok: bool, terminate: bool },
     Say { when: InputKind, turn: Option<u32> },
     End(Outcome),
@@ -72,6 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => prop::sample::select(FaultClass::ALL).prop_map(Step::Fail),
         30 => (any::<usize>(), any::<bool>())
             .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
+        3 => any::<usize>().prop_map(|which| Step::NotMade { which }),
         30 => (any::<usize>(), any::<bool>(), any::<bool>())
             .prop_map(|(which, ok, terminate)| Step::Finish { which, ok, terminate }),
         5 => say,
@@ -90,15 +92,16 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let limit = |range: std::ops::Range<u32>| prop::option::weighted(0.3, range);
-    (limit(0..8), limit(0..16), limit(0..200), limit(0..60)).prop_map(|(turns, calls, tokens, seconds)| {
-        Limits {
+    (limit(0..8), limit(0..16), limit(0..200), limit(0..60), limit(0..60)).prop_map(
+        |(turns, calls, tokens, wall, active)| Limits {
             max_turns: turns,
             max_tool_calls: calls,
             max_total_tokens: tokens.map(u64::from),
-            active_time_s: seconds.map(u64::from),
+            wall_time_s: wall.map(u64::from),
+            active_time_s: active.map(u64::from),
             ..Limits::default()
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -224,6 +227,10 @@ impl World {
                 let open = self.open(which, |open| !open.is_started() && !open.is_answered())?;
                 granted(open.call.id.as_str(), Some(change()).filter(|_| tells_change))
             }
+            Step::NotMade { which } => {
+                let open = self.open(which, |open| matches!(open.stage, Stage::InDoubt(..)))?;
+                Input::NotMade(open.call.id.clone())
+            }
             Step::Finish { which, ok, terminate } => {
                 let open = self.open(which, OpenCall::is_started)?;
                 let failure = Some(Failure::Failed).filter(|_| !ok);
@@ -336,6 +343,7 @@ impl World {
                     assert!(end.active_us <= end.duration_us);
                     let later = fact.at.after(Duration::from_secs(1));
                     assert_eq!(self.play.run.active(later), Duration::from_micros(end.active_us));
+                    assert_eq!(self.play.run.wall(later), Duration::from_micros(end.duration_us));
                 }
                 Event::Submitted(_)
                 | Event::RunStart(_)

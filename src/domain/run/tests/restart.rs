@@ -157,3 +157,20 @@ fn an_ended_run_is_not_restarted() {
         Err(Refused::Ended)
     );
 }
+
+#[test]
+fn a_change_that_turned_out_not_to_be_made_is_no_longer_in_doubt() {
+    let mut play = Play::acting(&[("a", "edit"), ("b", "edit")]);
+    play.tell(granted("a", Some(change())));
+    assert_eq!(play.attempt(Input::NotMade(CallId::new("a"))), Err(Refused::UnknownCall));
+    play.restarts();
+    assert_eq!(play.run.in_doubt().collect::<Vec<_>>(), [(&CallId::new("a"), &change())]);
+    assert_eq!(play.attempt(Input::NotMade(CallId::new("b"))), Err(Refused::UnknownCall));
+    assert_eq!(play.tell(Input::NotMade(CallId::new("a"))), ["decision"]);
+    for _ in 0..2 {
+        assert_eq!(play.run.in_doubt().count(), 0);
+        assert!(play.run.owed().iter().all(|effect| matches!(effect, Effect::RunCall { doubt: None, .. })));
+        play.restarts();
+    }
+    assert_eq!(play.grants("a"), ["call_started"]);
+}

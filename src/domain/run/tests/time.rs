@@ -159,3 +159,66 @@ fn a_run_that_ends_as_it_restarts_was_not_active_meanwhile() {
     play.says("done");
     assert_eq!(play.end().active_us, 1_000_000);
 }
+
+#[test]
+fn a_night_in_which_herder_was_down_uses_up_no_wall_time() {
+    let limits = Limits { wall_time_s: Some(3_600), ..Limits::default() };
+    // Stopped in the evening, or killed: then the last sign of life is the last that counts.
+    for stopped in [true, false] {
+        let mut play = Play::limited(limits);
+        play.asks(&[("a", "read")]);
+        play.now = 1_000_000;
+        play.grants("a");
+        if stopped {
+            play.now = 1_500_000;
+            play.tell(Input::Interrupt);
+        }
+        let lived = Duration::from_millis(u64::try_from(play.now).unwrap());
+        play.now = 40_000_000;
+        play.restarts();
+        assert_eq!(play.run.wall(micros(41_000_000)), lived + Duration::from_secs(1_000));
+        play.grants("a");
+        play.now = 41_000_000;
+        assert_eq!(play.ends("a"), ["result", "turn_end", "turn_start"]);
+        play.says("done");
+        assert_eq!(Duration::from_micros(play.end().duration_us), lived + Duration::from_secs(1_000));
+    }
+}
+
+#[test]
+fn wall_time_is_up_however_often_herder_was_down() {
+    let mut play = Play::limited(Limits { wall_time_s: Some(3), ..Limits::default() });
+    for hour in 1..=3 {
+        let id = format!("c{hour}");
+        play.asks(&[(&id, "read")]);
+        play.now += 1_000;
+        play.ends(&id);
+        if hour < 3 {
+            play.tell(Input::Interrupt);
+            play.now = i64::from(hour) * 3_600_000;
+            play.restarts();
+        }
+    }
+    assert_eq!((play.outcome(), play.end().duration_us), (Outcome::Budget(Limit::WallTime), 3_000_000));
+}
+
+#[test]
+fn a_run_that_ends_as_it_restarts_did_not_live_meanwhile() {
+    let mut play = Play::limited(Limits { wall_time_s: Some(60), ..Limits::default() });
+    play.asks(&[("a", "bash")]);
+    play.now = 1_000;
+    play.grants("a");
+    play.now = 900_000;
+    assert_eq!(play.restarts(), ["restart", "result", "turn_end", "turn_start"]);
+    play.says("done");
+    assert_eq!(play.end().duration_us, 1_000_000);
+}
+
+#[test]
+fn the_wait_to_be_started_again_after_a_panic_is_wall_time() {
+    let mut play = Play::started();
+    play.now = 30_000;
+    play.tell(Input::Restart { cause: RestartCause::Actor, error: None });
+    play.says("done");
+    assert_eq!((play.end().duration_us, play.end().active_us), (30_000_000, 0));
+}

@@ -1,0 +1,62 @@
+//! Settles what the last process left in doubt, before anything is done that would blur it.
+
+use super::{Supervisor, told};
+use crate::{
+    actor::{Services, executor::doubt},
+    domain::{
+        event::{Fact, RestartCause},
+        id::{RunId, Seq},
+        run::{Input, Run},
+    },
+    store::StoreError,
+};
+
+impl Supervisor {
+    /// Puts on record, for runs that are about to be taken up, whether the changes that they were making when herder
+    /// stopped were made. It comes before the first of them is: whichever goes on first may work on the same files, and
+    /// then they no longer tell. None of the runs may be live.
+    ///
+    /// A run whose log cannot be read, or whose workspace is gone, is left as it is: whoever takes it up is told.
+    ///
+    /// # Errors
+    /// The log does not take it.
+    pub async fn settle(&self, runs: impl IntoIterator<Item = RunId>) -> Result<(), StoreError> {
+        let store = &self.services.store;
+        for run in runs {
+            let log = match store.read(run, Seq::START).await {
+                Ok(log) => log,
+                Err(StoreError::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+            let head = state.seq();
+            let facts = settled(&self.services, state).await;
+            if !facts.is_empty() {
+                store.durable(store.append(run, head, &facts)?).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What there is to say about a run's calls in doubt; nothing if it has none.
+async fn settled(services: &Services, mut run: Run) -> Vec<Fact> {
+    let now = services.clock.now();
+    let mut facts = told(&mut run, Input::Restart { cause: RestartCause::Process, error: None }, now);
+    let doubts: Vec<_> = run.in_doubt().map(|(call, change)| (call.clone(), change.clone())).collect();
+    if doubts.is_empty() {
+        return Vec::new();
+    }
+    let workspace = run.spec().map(|spec| services.workspaces.get(&spec.workspace));
+    let Some(Ok(workspace)) = workspace else { return Vec::new() };
+    for (call, change) in doubts {
+        let input = match doubt::settle(&workspace, &change).await {
+            Some(output) => Input::CallEnded(output.answer(call, None)),
+            None => Input::NotMade(call),
+        };
+        facts.extend(told(&mut run, input, now));
+    }
+    // It goes on when it has a slot; no time of it passes until then.
+    facts.extend(told(&mut run, Input::Interrupt, now));
+    facts
+}
