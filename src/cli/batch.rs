@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use indicatif::MultiProgress;
 use tokio::sync::mpsc;
 
 use super::{
@@ -305,6 +306,7 @@ fn offered(tasks: &[InputTask]) -> Option<BTreeSet<Arc<str>>> {
 struct Shown {
     progress: Progress,
     reporter: Reporter,
+    screen: MultiProgress,
     since: Instant,
     tell: Tell,
 }
@@ -316,7 +318,8 @@ impl Shown {
             progress.settled(settled.outcome);
         }
         let reporter = Reporter::new(args.progress, args.json, &context.screen, total);
-        Self { progress, reporter, since: Instant::now(), tell }
+        let screen = context.screen.clone();
+        Self { progress, reporter, screen, since: Instant::now(), tell }
     }
 
     fn take(&mut self, event: Event) {
@@ -327,6 +330,10 @@ impl Shown {
                 self.progress.ended(outcome, now);
             }
             Event::Retrying(_, usage, _) => self.progress.used(usage),
+            Event::Left(run, why) => {
+                let why = format!("{:#}", anyhow::Error::new(why));
+                self.screen.suspend(|| (self.tell)(&format!("run {run} cannot go on: {why}")));
+            }
             Event::Stopping => {}
         }
         self.reporter.show(&self.progress, now);
