@@ -198,18 +198,18 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
     let offered = offered(&tasks);
-    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
-    let total = chosen.len();
-    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options).await?;
     let tell = if args.json { say_json } else { say };
-    warn_of_silent_tools(batch.herder(), &offered, tell);
-    let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), tell)?;
+    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
+    let total = chosen.len();
+    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper).await?;
+    warn_of_silent_tools(batch.herder(), &offered, tell);
+    let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let supervisor = batch.herder().supervisor.clone();
     let (happened, mut told) = mpsc::unbounded_channel();
     let report = {
-        let run = batch.run(&stopper, move |event| {
+        let run = batch.run(move |event| {
             // The receiver lives as long as the batch runs.
             let _ = happened.send(event);
         });

@@ -6,6 +6,7 @@
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
@@ -165,8 +166,15 @@ impl Cli {
     }
 }
 
+/// How long what still blocks a thread may go on once a command is over: a file system that does not answer would keep
+/// the process for ever.
+const LINGER: Duration = Duration::from_secs(3);
+
 fn block_on(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(work);
+    runtime.shutdown_timeout(LINGER);
+    exit
 }
 
 fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {

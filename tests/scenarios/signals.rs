@@ -128,3 +128,28 @@ fn a_batch_that_is_done_when_the_signal_comes_is_done() {
     assert_eq!(end_of(batch), 0, "its only run ended with its turn");
     assert_eq!(place.results("out.jsonl").len(), 1);
 }
+
+#[test]
+fn signals_are_heeded_while_nobody_reads_the_results() {
+    let place = Place::new();
+    let long = "x".repeat(4_000);
+    let tasks: Vec<Value> = (0..300).map(|number| says(&format!("t{number}"), &long)).collect();
+    place.tasks("in.jsonl", &tasks);
+    let (_unread, out) = std::io::pipe().unwrap();
+    let err = std::fs::File::create(place.path("err.txt")).unwrap();
+    let args =
+        ["batch", "in.jsonl", "-o", "-", "--state", "out.jsonl.state", "-j", "2", "--progress", "none"];
+    let child = place.command(&args).stdout(out).stderr(err).spawn().unwrap();
+    let batch = Started::from(child);
+    let mut seen = 0;
+    until("it waits for a reader", || {
+        let before = std::mem::replace(&mut seen, turns_begun(&place));
+        seen > 64 && seen == before
+    });
+    assert!(seen < 300, "it waits for whoever reads");
+    batch.signal(Signal::INT);
+    until("it is told", || told(&place, "stopping: runs end their turn"));
+    batch.signal(Signal::INT);
+    let code = end_of(batch);
+    assert_eq!(code, 130);
+}

@@ -169,6 +169,12 @@ impl Started {
     }
 }
 
+impl From<Child> for Started {
+    fn from(child: Child) -> Self {
+        Self(child)
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.0.kill();

@@ -36,6 +36,7 @@ pub struct Batch {
     plan: Plan,
     results: Results,
     options: Options,
+    stopper: Stopper,
     chosen: usize,
 }
 
@@ -55,7 +56,7 @@ struct Course<'a, T> {
 }
 
 impl Batch {
-    /// Opens the journal, compares it with the input, rebuilds the results and starts herder. Nothing runs yet.
+    /// Compares the journal with the input, rebuilds the results and starts herder. Nothing runs yet.
     ///
     /// # Errors
     /// The input does not fit the journal, or something is not to be had. Nothing was changed but the results, which hold
@@ -66,9 +67,10 @@ impl Batch {
         tasks: Vec<InputTask>,
         chosen: Vec<usize>,
         options: Options,
+        stopper: Stopper,
     ) -> Result<Self, BatchError> {
         let mut plan = journal.plan(&tasks, &chosen, &options)?;
-        let results = rebuild(&journal, &tasks, &chosen, &plan, &options).await?;
+        let results = rebuild(&journal, &tasks, &chosen, &plan, &options, &stopper).await?;
         let clock = crate::clock::SystemClock;
         for run in &plan.abandon {
             abandon(&*journal.state.store, *run, &clock).await?;
@@ -79,7 +81,7 @@ impl Batch {
         let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
         let herder = Herder::start(config, journal.state, models).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
-        Ok(Self { herder, batch, chosen: chosen.len(), tasks, plan, results, options })
+        Ok(Self { herder, batch, chosen: chosen.len(), tasks, plan, results, options, stopper })
     }
 
     /// herder at work on the batch.
@@ -96,8 +98,8 @@ impl Batch {
     ///
     /// # Errors
     /// The results cannot be written any more, or the log has failed. What is of record stays so.
-    pub async fn run(self, stopper: &Stopper, tell: impl FnMut(Event)) -> Result<Report, BatchError> {
-        let Self { herder, batch, tasks, plan, results, options, chosen } = self;
+    pub async fn run(self, tell: impl FnMut(Event)) -> Result<Report, BatchError> {
+        let Self { herder, batch, tasks, plan, results, options, stopper, chosen } = self;
         let settled: Vec<Outcome> = plan.settled.iter().map(|one| one.outcome).collect();
         let mut course = Course {
             failed: settled.iter().filter(|outcome| **outcome != Outcome::Done).count(),
@@ -115,7 +117,7 @@ impl Batch {
         let interrupted = CancellationToken::new();
         let draining =
             tokio::spawn(drain(supervisor.clone(), options.drain, stopper.clone(), interrupted.clone()));
-        let left = course.drive(batch, in_order(&plan), stopper, &interrupted).await;
+        let left = course.drive(batch, in_order(&plan), &stopper, &interrupted).await;
         let report = match left {
             Ok(left) => course.finish(left).await,
             Err(error) => Err(error),
@@ -218,7 +220,7 @@ impl<T: FnMut(Event)> Course<'_, T> {
         let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
         let store = &*self.herder.state().store;
         let line = result_line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
-        self.results.write(over.task, line)
+        self.results.write(over.task, line).await
     }
 
     /// Gives the batch up if too many tasks have failed.
@@ -236,7 +238,7 @@ impl<T: FnMut(Event)> Course<'_, T> {
         for (over, end) in std::mem::take(&mut self.retrying).into_values() {
             self.settle(&over, &end).await?;
         }
-        self.results.finish()?;
+        self.results.finish().await?;
         Ok(self.report)
     }
 }
