@@ -16,6 +16,7 @@ use crate::{
     app::state::State,
     config::{self, Config, Effective, Flag, LogFormat, Sources},
     telemetry::log,
+    tool::process::raise_open_files,
 };
 
 pub mod args;
@@ -137,6 +138,9 @@ impl Cli {
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         start_log(&config, screen.clone())?;
         let context = Context { config, effective, state: self.global.state, screen };
+        if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_)) {
+            raise_open_files();
+        }
         match self.command {
             Command::Config(args) => config_command::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
