@@ -88,7 +88,8 @@ pub(super) async fn result_line(
     if with_messages {
         let log = store.read(run, Seq::START).await?;
         let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        line = line.with_messages(chat_completions(&spec, state.history()));
+        let asked = state.spec().map_or(&spec, |asked| &**asked);
+        line = line.with_messages(chat_completions(asked, state.history()));
     }
     // Every field has a JSON form; the fallback only keeps this total.
     let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
