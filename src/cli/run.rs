@@ -122,10 +122,10 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
             () = stopping => {}
         }
     };
-    let end = watch.follow(store, live, run, over).await?;
+    let end = watch.follow(store, live, run, over).await;
     herder.supervisor.drain(Duration::ZERO).await;
     herder.close().await;
-    Ok(match (end, signals.received()) {
+    Ok(match (end?, signals.received()) {
         (Some(end), _) => {
             watch.finish(&end)?;
             if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Place, Started, assert_sound, bash, says, sorted, task, until};
+use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until};
 
 const BATCH: [&str; 8] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "2"];
 
@@ -152,4 +152,20 @@ fn signals_are_heeded_while_nobody_reads_the_results() {
     batch.signal(Signal::INT);
     let code = end_of(batch);
     assert_eq!(code, 130);
+}
+
+#[test]
+fn results_that_cannot_be_written_stop_everything_and_leave_no_process() {
+    let place = Place::new();
+    let mut tasks = vec![endless(&place, "a")];
+    let late = |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 400 * number}]));
+    tasks.extend((1..=4).map(late));
+    place.tasks("in.jsonl", &tasks);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let args = ["batch", "in.jsonl", "--policy", "trusted", "--state", "kept", "-j", "5"];
+    let ended = Ended::of(&place.command(&args).stdout(full).output().unwrap()).expect(1);
+    assert_eq!(place.read("work/up-a"), "up\n");
+    assert_eq!(place.marked(), Vec::<String>::new(), "nothing is left when it has ended");
+    let last = ended.err.lines().last().unwrap();
+    assert!(last.starts_with("herder: stdout: cannot be written: "), "{}", ended.err);
 }
