@@ -2,12 +2,22 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::{message::Message, task::TaskSpec};
+use crate::domain::{
+    context::{Projection, project},
+    message::Message,
+    task::TaskSpec,
+};
 
-/// The messages of a run: its system text, if the task had one, then all that was said.
+/// The messages of a run as a model with room for all of them is shown them: rules, facts, then all that was said.
+pub fn shown(spec: &TaskSpec, history: &[Message]) -> Vec<Message> {
+    let bytes = history.iter().map(Message::bytes).sum();
+    let Projection { messages, .. } = project(spec, history, bytes, None);
+    messages
+}
+
+/// The same in the form of Chat Completions.
 pub fn chat_completions(spec: &TaskSpec, history: &[Message]) -> Vec<Value> {
-    let system = spec.system.as_deref().map(|text| json!({"role": "system", "content": text}));
-    system.into_iter().chain(history.iter().map(message)).collect()
+    shown(spec, history).iter().map(message).collect()
 }
 
 fn message(message: &Message) -> Value {
@@ -43,8 +53,9 @@ mod tests {
     use crate::domain::call::ToolResult;
 
     #[test]
-    fn calls_and_their_results_keep_their_ids() {
-        let spec = r#"{"task": "t", "attempt": 1, "model": "m", "workspace": "/w", "system": "s"}"#;
+    fn rules_and_facts_come_first_and_calls_and_their_results_keep_their_ids() {
+        let spec = r#"{"task": "t", "attempt": 1, "model": "m", "workspace": "/w", "system": "s",
+            "facts": {"os": "linux"}}"#;
         let spec: TaskSpec = serde_json::from_str(spec).expect("a spec");
         let reply = r#"{"calls": [{"id": "c1", "name": "read", "arguments": {"path":"a"}}], "stop": "tool_calls",
             "usage": {"input": 1, "output": 1}}"#;
@@ -59,6 +70,7 @@ mod tests {
             Value::from(chat_completions(&spec, &history)),
             json!([
                 {"role": "system", "content": "s"},
+                {"role": "system", "content": "Known facts:\n- os: linux"},
                 {"role": "user", "content": "t"},
                 {"role": "assistant", "content": null, "tool_calls": [
                     {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}

@@ -1,10 +1,15 @@
 //! Where runs are kept: a state folder, to write to or to read beside whoever writes.
 
 use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
+
+use tempfile::TempDir;
 
 use crate::{
     config::Durability,
@@ -24,6 +29,8 @@ pub struct State {
     /// The folder that it lies in; absent for one that is only in memory.
     pub folder: Option<StateFolder>,
     sqlite: Option<Arc<SqliteStore>>,
+    /// What `folder` lies in if it is to go with this.
+    passing: Option<TempDir>,
 }
 
 /// Why a state cannot be opened.
@@ -33,6 +40,8 @@ pub enum StateError {
     Folder(#[from] FolderError),
     #[error(transparent)]
     Log(#[from] OpenError),
+    #[error("{}: a folder for the time of the batch cannot be made", parent.display())]
+    Passing { parent: PathBuf, source: io::Error },
 }
 
 impl StateError {
@@ -42,13 +51,40 @@ impl StateError {
     }
 }
 
+impl Drop for State {
+    /// The log is closed before a folder goes that is to go: it would make files in it meanwhile.
+    fn drop(&mut self) {
+        if let (Some(store), Some(_)) = (&self.sqlite, &self.passing) {
+            store.close();
+        }
+    }
+}
+
 /// How long a reader waits for a writer in its way.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl State {
-    /// A state that ends with the process.
+    /// An empty state, for whoever only looks.
     pub fn in_memory() -> Self {
-        Self { store: Arc::new(MemoryStore::default()), folder: None, sqlite: None }
+        Self { store: Arc::new(MemoryStore::default()), folder: None, sqlite: None, passing: None }
+    }
+
+    /// A state among the temporary files, which goes with this value. It is on disk because the facts of many runs
+    /// are more than memory should hold.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub fn passing() -> Result<Self, StateError> {
+        let parent = std::env::temp_dir();
+        let mut named = tempfile::Builder::new();
+        named.prefix("herder-batch-").permissions(Permissions::from_mode(0o700));
+        let passing = match named.tempdir_in(&parent) {
+            Ok(folder) => folder,
+            Err(source) => return Err(StateError::Passing { parent, source }),
+        };
+        let mut state = Self::to_write(passing.path(), Durability::Process)?;
+        state.passing = Some(passing);
+        Ok(state)
     }
 
     /// Opens the folder to write to, and makes it if there is none.
@@ -63,7 +99,7 @@ impl State {
         };
         let options = sqlite::Options { durability, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store) })
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
     }
 
     /// Opens the folder to read, also while another process writes to it.
@@ -74,7 +110,7 @@ impl State {
         let folder = StateFolder::open_for_reading(path)?;
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store) })
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
     }
 
     /// Where outputs go that are too long for the log.
@@ -84,7 +120,7 @@ impl State {
 
     /// Writes what was handed over and closes the log.
     pub async fn close(self) {
-        if let Some(store) = self.sqlite {
+        if let Some(store) = self.sqlite.clone() {
             // Only a panic of the store's own thread could be lost here, and it has told of itself.
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }

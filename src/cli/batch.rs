@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use indicatif::MultiProgress;
 use tokio::sync::mpsc;
 
 use super::{
@@ -197,18 +198,18 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
     let offered = offered(&tasks);
-    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
-    let total = chosen.len();
-    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options).await?;
     let tell = if args.json { say_json } else { say };
-    warn_of_silent_tools(batch.herder(), &offered, tell);
-    let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), tell)?;
+    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
+    let total = chosen.len();
+    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper).await?;
+    warn_of_silent_tools(batch.herder(), &offered, tell);
+    let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let supervisor = batch.herder().supervisor.clone();
     let (happened, mut told) = mpsc::unbounded_channel();
     let report = {
-        let run = batch.run(&stopper, move |event| {
+        let run = batch.run(move |event| {
             // The receiver lives as long as the batch runs.
             let _ = happened.send(event);
         });
@@ -305,6 +306,7 @@ fn offered(tasks: &[InputTask]) -> Option<BTreeSet<Arc<str>>> {
 struct Shown {
     progress: Progress,
     reporter: Reporter,
+    screen: MultiProgress,
     since: Instant,
     tell: Tell,
 }
@@ -316,7 +318,8 @@ impl Shown {
             progress.settled(settled.outcome);
         }
         let reporter = Reporter::new(args.progress, args.json, &context.screen, total);
-        Self { progress, reporter, since: Instant::now(), tell }
+        let screen = context.screen.clone();
+        Self { progress, reporter, screen, since: Instant::now(), tell }
     }
 
     fn take(&mut self, event: Event) {
@@ -327,6 +330,10 @@ impl Shown {
                 self.progress.ended(outcome, now);
             }
             Event::Retrying(_, usage, _) => self.progress.used(usage),
+            Event::Left(run, why) => {
+                let why = format!("{:#}", anyhow::Error::new(why));
+                self.screen.suspend(|| (self.tell)(&format!("run {run} cannot go on: {why}")));
+            }
             Event::Stopping => {}
         }
         self.reporter.show(&self.progress, now);

@@ -6,6 +6,7 @@
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
@@ -16,6 +17,7 @@ use crate::{
     config::{self, Config, Effective, Flag, LogFormat, Sources},
     store::folder::FolderError,
     telemetry::log,
+    tool::process::raise_open_files,
 };
 
 pub mod args;
@@ -147,6 +149,9 @@ impl Cli {
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         start_log(&config, screen.clone())?;
         let context = Context { config, effective, state: self.global.state, screen };
+        if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_)) {
+            raise_open_files();
+        }
         match self.command {
             Command::Config(args) => config_command::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
@@ -176,8 +181,15 @@ impl Cli {
     }
 }
 
+/// How long what still blocks a thread may go on once a command is over: a file system that does not answer would keep
+/// the process for ever.
+const LINGER: Duration = Duration::from_secs(3);
+
 fn block_on(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(work);
+    runtime.shutdown_timeout(LINGER);
+    exit
 }
 
 fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {

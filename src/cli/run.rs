@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -34,7 +35,7 @@ use crate::{
         id::{RunId, Seq},
         outcome::Outcome,
     },
-    store::feed::Feed,
+    store::{EventStore, feed::Feed},
 };
 
 pub(super) const ABOUT: &str = "Run one task and print what the model says at the end
@@ -99,7 +100,7 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let live = herder.supervisor.services().live.subscribe();
     let submitted = herder.supervisor.submit(new_run(), Arc::new(spec)).await?;
     let run = submitted.run;
-    let feed = Feed::run(herder.state().store.clone(), run, Seq::START);
+    let store = herder.state().store.clone();
     let mut watch =
         Watch { json: args.json, quiet: args.quiet, out: Output::stdout(), open: true, midline: false };
     let supervisor = herder.supervisor.clone();
@@ -114,15 +115,17 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
             }
         }
     };
-    let mut done = submitted.done;
-    let end = tokio::select! {
-        end = watch.follow(feed, live, run) => end?,
-        // Its last turn may have been the one that it was let end.
-        () = stopping => done.try_recv().ok().and_then(|ended| ended.end).map(Arc::unwrap_or_clone),
+    let over = async {
+        tokio::select! {
+            // Whatever it says, nothing more comes, and what came is of record.
+            _ = submitted.done => {}
+            () = stopping => {}
+        }
     };
+    let end = watch.follow(store, live, run, over).await;
     herder.supervisor.drain(Duration::ZERO).await;
     herder.close().await;
-    Ok(match (end, signals.received()) {
+    Ok(match (end?, signals.received()) {
         (Some(end), _) => {
             watch.finish(&end)?;
             if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }
@@ -159,12 +162,17 @@ struct Watch {
 }
 
 impl Watch {
+    /// Shows what happens until the run ends, or until it is `over` without an end.
     async fn follow(
         &mut self,
-        mut feed: Feed,
+        store: Arc<dyn EventStore>,
         mut live: broadcast::Receiver<Live>,
         run: RunId,
+        over: impl Future<Output = ()>,
     ) -> anyhow::Result<Option<RunEnd>> {
+        let mut feed = Feed::run(store.clone(), run, Seq::START);
+        let mut shown = Seq::START;
+        let mut over = pin!(over);
         loop {
             let page = tokio::select! {
                 biased;
@@ -176,14 +184,23 @@ impl Watch {
                     continue;
                 }
                 page = feed.next() => page?,
+                () = &mut over => return self.show_all(store.read(run, shown).await?),
             };
-            for envelope in page {
-                self.show(&envelope)?;
-                if let Event::RunEnd(end) = envelope.fact.event {
-                    return Ok(Some(*end));
-                }
+            shown = page.last().map_or(shown, |envelope| envelope.seq);
+            if let Some(end) = self.show_all(page)? {
+                return Ok(Some(end));
             }
         }
+    }
+
+    fn show_all(&mut self, page: Vec<Envelope>) -> anyhow::Result<Option<RunEnd>> {
+        for envelope in page {
+            self.show(&envelope)?;
+            if let Event::RunEnd(end) = envelope.fact.event {
+                return Ok(Some(*end));
+            }
+        }
+        Ok(None)
     }
 
     /// The model's words, as they come.
@@ -218,5 +235,29 @@ impl Watch {
         }
         let _open = self.out.flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{run::Run, task::TaskSpec, time::Timestamp},
+        store::memory::MemoryStore,
+    };
+
+    #[tokio::test]
+    async fn a_run_that_is_over_without_an_end_is_not_waited_for() {
+        let spec = r#"{"task": "t", "attempt": 1, "model": "m", "workspace": "/w"}"#;
+        let spec: TaskSpec = serde_json::from_str(spec).expect("a spec");
+        let run = new_run();
+        let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
+        let input = crate::domain::run::Input::Submit(Arc::new(spec));
+        let facts = Run::new(run).decide(input, Timestamp::default()).expect("taken on");
+        store.append(run, Seq::START, &facts).expect("stored");
+        let mut watch = Watch { json: false, quiet: true, out: Output::stdout(), open: true, midline: false };
+        let followed = watch.follow(store, broadcast::channel(1).1, run, std::future::ready(()));
+        let end = tokio::time::timeout(Duration::from_secs(30), followed).await.expect("does not hang");
+        assert_eq!(end.expect("readable"), None);
     }
 }

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::{Context, Exit, render::rfc3339, standing::Standing, stdout::Output, table::run_json};
 use crate::{
-    app::{conversation::chat_completions, state::find},
+    app::{
+        conversation::{chat_completions, shown},
+        state::find,
+    },
     domain::{id::Seq, message::Message, run::Run, task::TaskSpec},
     store::RunRecord,
 };
@@ -43,7 +46,7 @@ pub(crate) async fn main(args: ShowArgs, context: Context) -> anyhow::Result<Exi
     let mut out = Output::stdout();
     let _open = match (run.spec(), args.messages, args.json) {
         (Some(spec), true, true) => out.json(&chat_completions(spec, run.history()))?,
-        (Some(_), true, false) => out.line(&spoken(&run))?,
+        (Some(spec), true, false) => out.line(&spoken(&shown(spec, run.history())))?,
         (Some(_), false, true) => out.json(&data(&record, &run))?,
         (Some(spec), false, false) => out.line(&summary(&record, spec, &run))?,
         (None, ..) => anyhow::bail!("the log of run {} does not begin with its task", record.run),
@@ -95,7 +98,7 @@ fn summary(record: &RunRecord, spec: &TaskSpec, run: &Run) -> String {
 }
 
 /// The conversation for people.
-fn spoken(run: &Run) -> String {
+fn spoken(messages: &[Message]) -> String {
     let turn = |message: &Message| match message {
         Message::System(text) => format!("[system]\n{text}"),
         Message::User(text) => format!("[user]\n{text}"),
@@ -110,5 +113,5 @@ fn spoken(run: &Run) -> String {
             format!("[assistant]\n{}{}", reply.text, asks.collect::<String>())
         }
     };
-    run.history().iter().map(turn).collect::<Vec<_>>().join("\n\n")
+    messages.iter().map(turn).collect::<Vec<_>>().join("\n\n")
 }

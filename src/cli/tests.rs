@@ -88,3 +88,19 @@ fn a_wrong_value_is_refused_with_what_would_be_right() {
         assert!(told.contains(want), "{line}: {told}");
     }
 }
+
+#[test]
+fn a_command_that_is_over_does_not_wait_for_a_thread_that_never_comes_back() {
+    let started = std::time::Instant::now();
+    let exit = block_on(async {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            tell.send(()).expect("heard");
+            std::thread::sleep(Duration::from_secs(600));
+        });
+        told.await?;
+        Ok(Exit::NotDone)
+    });
+    assert_eq!(exit.expect("no error"), Exit::NotDone);
+    assert!(started.elapsed() < Duration::from_secs(60));
+}

@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
     process::Stdio,
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Place, assert_sound, call, field, says, sorted, task};
+use crate::support::{Ended, Place, assert_sound, call, field, is_state, says, sorted, task, until};
 
 #[test]
 fn the_demo_ends_well_with_every_change_in_its_files() {
@@ -175,4 +177,31 @@ fn a_tool_that_nobody_could_allow_is_told_and_not_offered() {
     assert!(!place.path("work/made").exists());
     let start = events.iter().find(|event| event["kind"] == "run_start").unwrap();
     assert!(!start["data"].to_string().contains("bash"), "{start}");
+}
+
+#[test]
+fn a_batch_that_is_kept_nowhere_leaves_nothing_however_it_ends() {
+    let place = Place::new();
+    place.tasks("in.jsonl", &[says("a", "x"), task("b", json!([{"text": "x", "delay_ms": 600_000}]))]);
+    let passing = || place.names().into_iter().find(|name| name.starts_with("herder-batch-"));
+
+    place.herder(&["batch", "in.jsonl", "--only", "a"]).expect(0);
+    assert_eq!(place.names(), ["in.jsonl", "work"]);
+
+    let batch = place.start(&["batch", "in.jsonl"]);
+    until("a result", || place.results("out.txt").len() == 1);
+    let folder = place.path(&passing().expect("it is on disk meanwhile"));
+    assert!(is_state(&folder));
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    batch.signal(Signal::TERM);
+    until("it is told", || place.read("err.txt").contains("once more stops at once"));
+    batch.signal(Signal::TERM);
+    assert_eq!(batch.wait(), Some(143));
+    assert_eq!(passing(), None);
+
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let failed = place.command(&["batch", "in.jsonl", "--only", "a"]).stdout(full).output().unwrap();
+    let failed = Ended::of(&failed).expect(1);
+    assert!(failed.err.contains("herder: stdout: cannot be written: "), "{}", failed.err);
+    assert_eq!(passing(), None);
 }

@@ -21,6 +21,7 @@ fn ended() -> Place {
     place.write("work/a.txt", "alpha\n");
     let mut good = task("good", json!([call("read", json!({"path": "a.txt"})), {"text": "two\nlines"}]));
     good["script"][0]["usage"] = json!({"input": 1_500, "output": 20});
+    good["facts"] = json!({"os": "linux"});
     place.tasks("in.jsonl", &[good, task("bad", json!([{"fault": {"status": 401, "body": "no such key"}}]))]);
     place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "-j", "1"]).expect(1);
     place
@@ -61,12 +62,18 @@ fn a_run_is_shown_in_short_by_its_task_or_the_beginning_of_its_id() {
 fn a_conversation_is_shown_for_people_and_for_programs() {
     let place = ended();
     let spoken = place.herder(&with_state(&["show", "good", "--messages"])).expect(0).out;
-    assert!(spoken.starts_with("[user]\ndo good\n\n[assistant]\n"), "{spoken}");
+    assert!(
+        spoken.starts_with("[system]\nKnown facts:\n- os: linux\n\n[user]\ndo good\n\n[assistant]\n"),
+        "{spoken}"
+    );
     assert!(spoken.contains(" read {\"path\":\"a.txt\"}\n"), "{spoken}");
     assert!(spoken.ends_with("[assistant]\ntwo\nlines\n"), "{spoken}");
     let messages =
         place.herder(&with_state(&["show", "good", "--messages", "--json"])).expect(0).json().remove(0);
-    assert_eq!(field(messages.as_array().unwrap(), "role"), ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(
+        field(messages.as_array().unwrap(), "role"),
+        ["system", "user", "assistant", "tool", "assistant"]
+    );
 }
 
 #[test]

@@ -332,3 +332,37 @@ fn a_call_in_doubt_is_told_to_the_model_and_not_repeated() {
     assert!(result["data"]["output"].as_str().unwrap().contains("outcome unknown"), "{result}");
     assert_sound(&events);
 }
+
+#[test]
+fn a_run_whose_log_is_damaged_is_named_and_the_others_go_on() {
+    let place = Place::new();
+    let waits = |id: &str, delay_ms: u64| {
+        task(id, json!([call("list", json!({})), {"text": "x", "delay_ms": delay_ms}]))
+    };
+    place.tasks("in.jsonl", &[waits("a", 900), waits("b", 900), says("c", "x")]);
+    let batch = place.start(&BATCH);
+    until("a log", || is_state(&place.path("out.jsonl.state")));
+    until("all are under way", || {
+        let seen = place.herder(&["events", "--all", "--json", "--state", "out.jsonl.state"]).out;
+        seen.matches("\"result\"").count() == 2 && seen.contains("\"run_end\"")
+    });
+    batch.kill();
+    let log = rusqlite::Connection::open(place.path("out.jsonl.state/log.db")).unwrap();
+    let damaged = "UPDATE append SET body = x'00' WHERE first_seq > 1
+        AND run = (SELECT pos FROM run WHERE task_id = 'a')";
+    assert!(log.execute(damaged, []).unwrap() > 0);
+    drop(log);
+
+    let ended = place.herder(&BATCH).expect(1);
+    let told: Vec<&str> = ended.err.lines().filter(|line| line.contains("cannot go on")).collect();
+    let listed = place.herder(&["ls", "--json", "--state", "out.jsonl.state"]).expect(0).json();
+    let run = listed.iter().find(|run| run["outcome"].is_null()).unwrap()["run"].as_str().unwrap();
+    assert_eq!(told.len(), 1, "{}", ended.err);
+    assert!(
+        told[0].starts_with(&format!("herder: run {run} cannot go on: event log damaged at ")),
+        "{}",
+        told[0]
+    );
+    assert!(ended.err.contains("1 task not finished"), "{}", ended.err);
+    assert_eq!(sorted(field(&place.results("out.jsonl"), "id")), ["b", "c"]);
+}

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Place, assert_sound, call, field, until};
+use crate::support::{Ended, Place, assert_sound, call, field, until};
 
 fn place(script: &Value) -> Place {
     let place = Place::new();
@@ -152,4 +152,20 @@ fn runs_are_kept_in_the_users_state_folder_if_none_is_named() {
     let mut command = place.command(&["run", "x", "--script", "script.json", "--quiet"]);
     assert!(command.env("XDG_STATE_HOME", place.path("xdg")).status().unwrap().success());
     assert!(place.path("xdg/herder/log.db").exists());
+}
+
+#[test]
+fn herder_may_open_more_files_than_it_was_started_with_and_its_tools_may_not() {
+    // The parent of a command's parent is herder.
+    let limits = "ulimit -Sn; ulimit -Hn; read -r _ _ _ herder _ < /proc/$PPID/stat; \
+                  grep 'open files' /proc/$herder/limits > herder";
+    let place = place(&json!([call("bash", json!({"command": limits})), {"text": "x"}]));
+    let lowered = "ulimit -Sn 300; ulimit -Hn 3000; exec \"$0\" \"$@\"";
+    let ended = Ended::of(&place.shell(lowered, &RUN).output().unwrap());
+    ended.expect(0);
+    let events = place.events("runs");
+    let result = events.iter().find(|event| event["kind"] == "result").unwrap();
+    assert!(result["data"]["output"].as_str().unwrap().starts_with("300\n3000\n"), "{result}");
+    let herder = place.read("herder");
+    assert_eq!(herder.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["3000", "3000"], "{herder}");
 }

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Place, Started, assert_sound, bash, says, sorted, task, until};
+use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until};
 
 const BATCH: [&str; 8] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "2"];
 
@@ -127,4 +127,45 @@ fn a_batch_that_is_done_when_the_signal_comes_is_done() {
     batch.signal(Signal::INT);
     assert_eq!(end_of(batch), 0, "its only run ended with its turn");
     assert_eq!(place.results("out.jsonl").len(), 1);
+}
+
+#[test]
+fn signals_are_heeded_while_nobody_reads_the_results() {
+    let place = Place::new();
+    let long = "x".repeat(4_000);
+    let tasks: Vec<Value> = (0..300).map(|number| says(&format!("t{number}"), &long)).collect();
+    place.tasks("in.jsonl", &tasks);
+    let (_unread, out) = std::io::pipe().unwrap();
+    let err = std::fs::File::create(place.path("err.txt")).unwrap();
+    let args =
+        ["batch", "in.jsonl", "-o", "-", "--state", "out.jsonl.state", "-j", "2", "--progress", "none"];
+    let child = place.command(&args).stdout(out).stderr(err).spawn().unwrap();
+    let batch = Started::from(child);
+    let mut seen = 0;
+    until("it waits for a reader", || {
+        let before = std::mem::replace(&mut seen, turns_begun(&place));
+        seen > 64 && seen == before
+    });
+    assert!(seen < 300, "it waits for whoever reads");
+    batch.signal(Signal::INT);
+    until("it is told", || told(&place, "stopping: runs end their turn"));
+    batch.signal(Signal::INT);
+    let code = end_of(batch);
+    assert_eq!(code, 130);
+}
+
+#[test]
+fn results_that_cannot_be_written_stop_everything_and_leave_no_process() {
+    let place = Place::new();
+    let mut tasks = vec![endless(&place, "a")];
+    let late = |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 400 * number}]));
+    tasks.extend((1..=4).map(late));
+    place.tasks("in.jsonl", &tasks);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let args = ["batch", "in.jsonl", "--policy", "trusted", "--state", "kept", "-j", "5"];
+    let ended = Ended::of(&place.command(&args).stdout(full).output().unwrap()).expect(1);
+    assert_eq!(place.read("work/up-a"), "up\n");
+    assert_eq!(place.marked(), Vec::<String>::new(), "nothing is left when it has ended");
+    let last = ended.err.lines().last().unwrap();
+    assert!(last.starts_with("herder: stdout: cannot be written: "), "{}", ended.err);
 }

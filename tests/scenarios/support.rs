@@ -92,15 +92,25 @@ impl Place {
     /// The command, in this folder and with nothing of the machine's own configuration.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_herder"));
+        self.set_out(command.args(args));
+        command
+    }
+
+    /// The same by way of a shell, whose script has the command as `"$0" "$@"`.
+    pub(crate) fn shell(&self, script: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        self.set_out(command.args(["-c", script, env!("CARGO_BIN_EXE_herder")]).args(args));
+        command
+    }
+
+    fn set_out(&self, command: &mut Command) {
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.folder.path())
             .env("TMPDIR", self.folder.path())
             .current_dir(self.folder.path())
-            .stdin(Stdio::null())
-            .args(args);
-        command
+            .stdin(Stdio::null());
     }
 
     pub(crate) fn herder(&self, args: &[&str]) -> Ended {
@@ -166,6 +176,12 @@ impl Started {
     pub(crate) fn wait(mut self) -> Option<i32> {
         until("the command ends", || self.is_over());
         self.0.wait().unwrap().code()
+    }
+}
+
+impl From<Child> for Started {
+    fn from(child: Child) -> Self {
+        Self(child)
     }
 }
 

@@ -71,7 +71,7 @@ fn check_out_is_empty(folder: &Path, out: Option<&Path>) -> Result<(), BatchErro
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, or starts one; without a folder, one that ends with the process.
+    /// Opens the journal in `folder`, or starts one; without a folder, one that goes with it.
     ///
     /// # Errors
     /// The folder is in use, or it holds something else than this batch, or OUT was not derived from it.
@@ -83,7 +83,7 @@ impl Journal {
         check_out(folder, out)?;
         let state = match folder {
             Some(folder) => State::to_write(folder, durability)?,
-            None => State::in_memory(),
+            None => State::passing()?,
         };
         Self::of(state, folder, out).await
     }
@@ -102,7 +102,7 @@ impl Journal {
     }
 
     async fn of(state: State, folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
-        let name = folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
+        let name = folder.map_or_else(|| "the passing journal".to_owned(), |path| path.display().to_string());
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
         let (batch, is_new) = match batches.as_slice() {

@@ -3,12 +3,16 @@
 //! The journal is the truth and the results are derived from it, so the same command goes on wherever an earlier one
 //! stopped. Input is read and checked, and compared with the journal, before anything runs or changes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use crate::domain::{
-    batch::{Halt, Misfit, RetryFailed, StaleLines},
-    outcome::Outcome,
-    usage::Usage,
+use crate::{
+    actor::supervisor::SubmitError,
+    domain::{
+        batch::{Halt, Misfit, RetryFailed, StaleLines},
+        id::RunId,
+        outcome::Outcome,
+        usage::Usage,
+    },
 };
 
 mod drive;
@@ -16,10 +20,13 @@ mod journal;
 mod line;
 mod rebuild;
 mod results;
+mod stopper;
+mod submission;
 
-pub use drive::{Batch, Stop, Stopper};
+pub use drive::Batch;
 pub use journal::{Journal, beside};
 pub use line::ResultLine;
+pub use stopper::{Stop, Stopper};
 
 /// How a batch is run.
 #[derive(Clone, Debug)]
@@ -47,12 +54,14 @@ pub struct Options {
 }
 
 /// What happens in a batch, for whoever shows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// A run ended, and another attempt at its task will follow after this long.
     Retrying(Outcome, Usage, Duration),
     /// A task is settled.
     Settled(Outcome, Usage),
+    /// A run could not be worked on, for this reason; its task is not finished.
+    Left(RunId, Arc<SubmitError>),
     /// No new task starts any more.
     Stopping,
 }

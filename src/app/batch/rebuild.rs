@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{BatchError, Options, ResultLine, journal::Journal, results::Results};
+use super::{BatchError, Options, ResultLine, Stopper, journal::Journal, results::Results};
 use crate::{
     app::{conversation::chat_completions, input::InputTask, state},
     clock::Clock,
@@ -24,6 +24,7 @@ pub(super) async fn rebuild(
     chosen: &[usize],
     plan: &Plan,
     options: &Options,
+    stopper: &Stopper,
 ) -> Result<Results, BatchError> {
     let again: BTreeSet<usize> =
         plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
@@ -46,12 +47,12 @@ pub(super) async fn rebuild(
     }
     match (&options.out, options.keep_order) {
         (Some(out), false) => Results::to_file(out, lines.into_iter().map(|(_, line)| line)),
-        (Some(out), true) => keep_order(Results::to_file(out, [])?, lines, chosen, tasks.len()),
-        (None, true) => keep_order(Results::to_stdout(), lines, chosen, tasks.len()),
+        (Some(out), true) => keep_order(Results::to_file(out, [])?, lines, chosen, tasks.len()).await,
+        (None, true) => keep_order(Results::to_stdout(stopper.clone())?, lines, chosen, tasks.len()).await,
         (None, false) => {
-            let mut results = Results::to_stdout();
+            let mut results = Results::to_stdout(stopper.clone())?;
             for (place, line) in lines {
-                results.write(place, line)?;
+                results.write(place, line).await?;
             }
             Ok(results)
         }
@@ -59,7 +60,7 @@ pub(super) async fn rebuild(
 }
 
 /// In the order of the input, tasks that are not chosen included where the journal has them.
-fn keep_order(
+async fn keep_order(
     results: Results,
     lines: Vec<(usize, Vec<u8>)>,
     chosen: &[usize],
@@ -69,7 +70,7 @@ fn keep_order(
         lines.iter().map(|(place, _)| *place).chain(chosen.iter().copied()).collect();
     let mut results = results.in_order((0..tasks).filter(|place| there.contains(place)).collect());
     for (place, line) in lines {
-        results.write(place, line)?;
+        results.write(place, line).await?;
     }
     Ok(results)
 }
@@ -87,7 +88,8 @@ pub(super) async fn result_line(
     if with_messages {
         let log = store.read(run, Seq::START).await?;
         let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        line = line.with_messages(chat_completions(&spec, state.history()));
+        let asked = state.spec().map_or(&spec, |asked| &**asked);
+        line = line.with_messages(chat_completions(asked, state.history()));
     }
     // Every field has a JSON form; the fallback only keeps this total.
     let mut bytes = serde_json::to_vec(&line).unwrap_or_default();

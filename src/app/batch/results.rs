@@ -1,4 +1,7 @@
 //! The results of a batch: one JSON line for each task whose latest attempt has ended.
+//!
+//! The standard output has a thread of its own, because whoever reads it may pause for as long as they like. The batch
+//! waits for them too, but not once it is to stop at once: what they have not read by then is only in the journal.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +11,12 @@ use std::{
     sync::Arc,
 };
 
-use super::BatchError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{BatchError, Stopper};
+
+/// Lines that wait for whoever reads the standard output.
+const UNREAD_LINES: usize = 64;
 
 /// Where result lines go.
 pub(super) struct Results {
@@ -18,10 +26,15 @@ pub(super) struct Results {
     next: usize,
     /// The places of the tasks, in the order in which their lines are written.
     order: Arc<[usize]>,
+    stopper: Stopper,
 }
 
 enum To {
-    Stdout,
+    Stdout {
+        lines: mpsc::Sender<Vec<u8>>,
+        /// Told when all is written, or no more can be.
+        written: oneshot::Receiver<io::Result<()>>,
+    },
     /// Nobody reads the standard output any more; the journal has it all.
     Nowhere,
     File {
@@ -31,9 +44,23 @@ enum To {
 }
 
 impl Results {
-    /// To the standard output.
-    pub(super) fn to_stdout() -> Self {
-        Self { to: To::Stdout, early: None, next: 0, order: Arc::default() }
+    /// To the standard output, until `stopper` says to stop at once.
+    ///
+    /// # Errors
+    /// There can be no thread for it.
+    pub(super) fn to_stdout(stopper: Stopper) -> Result<Self, BatchError> {
+        let (lines, told) = mpsc::channel(UNREAD_LINES);
+        let (tell, written) = oneshot::channel();
+        let write = move || {
+            // Closed if nobody waits for it any more.
+            let _ = tell.send(write_to_stdout(told));
+        };
+        std::thread::Builder::new().name("results".to_owned()).spawn(write).map_err(stdout_failed)?;
+        Ok(Self::to(To::Stdout { lines, written }, stopper))
+    }
+
+    fn to(to: To, stopper: Stopper) -> Self {
+        Self { to, early: None, next: 0, order: Arc::default(), stopper }
     }
 
     /// To a file that is made anew from `lines`, which are already of record, and put in its place as a whole.
@@ -55,7 +82,7 @@ impl Results {
         writer.flush().map_err(failed)?;
         drop(writer);
         std::fs::rename(&fresh, path).map_err(failed)?;
-        Ok(Self { to: To::File { path: path.to_owned(), file }, early: None, next: 0, order: Arc::default() })
+        Ok(Self::to(To::File { path: path.to_owned(), file }, Stopper::default()))
     }
 
     /// Keeps the order of `places` from now on: a line waits for those before it.
@@ -68,46 +95,70 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written. A standard output that nobody reads any more is no error: the journal has it all.
-    pub(super) fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
-        let Some(early) = &mut self.early else { return self.to.write(&line) };
+    pub(super) async fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
+        let Some(early) = &mut self.early else { return self.to.write(line, &self.stopper).await };
         early.insert(place, line);
         while let Some(line) = self.order.get(self.next).and_then(|place| early.remove(place)) {
-            self.to.write(&line)?;
+            self.to.write(line, &self.stopper).await?;
             self.next += 1;
         }
         Ok(())
     }
 
-    /// Writes what still waits for lines that will not come now.
+    /// Writes what still waits for lines that will not come now, and returns when all is written.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) fn finish(mut self) -> Result<(), BatchError> {
+    pub(super) async fn finish(mut self) -> Result<(), BatchError> {
         for place in self.order.iter().skip(self.next) {
             if let Some(line) = self.early.as_mut().and_then(|early| early.remove(place)) {
-                self.to.write(&line)?;
+                self.to.write(line, &self.stopper).await?;
             }
         }
-        Ok(())
+        self.to.close(&self.stopper).await
     }
 }
 
 impl To {
-    fn write(&mut self, line: &[u8]) -> Result<(), BatchError> {
-        let (out, written) = match self {
-            Self::Nowhere => return Ok(()),
-            Self::Stdout => {
-                let mut stdout = io::stdout().lock();
-                ("stdout".to_owned(), stdout.write_all(line).and_then(|()| stdout.flush()))
+    async fn write(&mut self, line: Vec<u8>, stopper: &Stopper) -> Result<(), BatchError> {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::File { path, file } => file
+                .write_all(&line)
+                .map_err(|source| BatchError::Out { out: path.display().to_string(), source }),
+            Self::Stdout { lines, .. } => {
+                let sent = tokio::select! {
+                    sent = lines.send(line) => sent.is_ok(),
+                    () = stopper.stopped_now() => false,
+                };
+                if sent { Ok(()) } else { std::mem::replace(self, Self::Nowhere).close(stopper).await }
             }
-            Self::File { path, file } => (path.display().to_string(), file.write_all(line)),
-        };
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                *self = Self::Nowhere;
-                Ok(())
-            }
-            written => written.map_err(|source| BatchError::Out { out, source }),
         }
     }
+
+    async fn close(self, stopper: &Stopper) -> Result<(), BatchError> {
+        let Self::Stdout { lines, written } = self else { return Ok(()) };
+        drop(lines);
+        tokio::select! {
+            // The thread says so before it ends, unless it panics, which tells of itself.
+            written = written => written.unwrap_or(Ok(())).map_err(stdout_failed),
+            () = stopper.stopped_now() => Ok(()),
+        }
+    }
+}
+
+/// Writes lines until no more come or nobody reads any more.
+fn write_to_stdout(mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    while let Some(line) = lines.blocking_recv() {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(&line).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+fn stdout_failed(source: io::Error) -> BatchError {
+    BatchError::Out { out: "stdout".to_owned(), source }
 }

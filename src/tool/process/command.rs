@@ -78,8 +78,13 @@ fn prepare(guard: Pid, limits: &ProcessLimits) -> io::Result<()> {
     // The second more is for SIGXCPU, which says what happened; SIGKILL, at the hard limit, does not.
     bound(Resource::Cpu, limits.cpu.map(|time| time.as_secs().max(1)), 1)?;
     bound(Resource::Fsize, limits.file_bytes, 0)?;
-    bound(Resource::Nofile, limits.open_files, 0)?;
-    bound(Resource::Nproc, limits.processes, 0)
+    bound(Resource::Nproc, limits.processes, 0)?;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let open_files = limits.open_files.map(|files| maximum.map_or(files, |maximum| files.min(maximum)));
+    match open_files {
+        Some(current) => Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })?),
+        None => Ok(()),
+    }
 }
 
 /// Lowers a limit, and the hard one to `slack` above it; what is lower already stays.

@@ -10,6 +10,7 @@ mod command;
 mod descendants;
 mod env;
 mod guard;
+mod open_files;
 mod protocol;
 mod runner;
 
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     capture::{CaptureLimits, Captured},
     env::{Environment, environment},
+    open_files::raise_open_files,
     protocol::ProcessLimits,
     runner::{ProcessRunner, Running},
 };

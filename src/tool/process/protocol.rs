@@ -35,6 +35,7 @@ pub struct ProcessLimits {
     pub file_bytes: Option<u64>,
     /// Processes *of this user*, counted over the whole machine; root is exempt.
     pub processes: Option<u64>,
+    /// The soft limit alone, and by default the one that herder was started with.
     pub open_files: Option<u64>,
 }
 

@@ -28,7 +28,8 @@ use super::{
     capture::{Capture, CaptureLimits},
     command::OWN_EXECUTABLE,
     descendants::kill_session,
-    protocol::{Exit, Launch, Report, Step, TERMINATE},
+    open_files,
+    protocol::{Exit, Launch, ProcessLimits, Report, Step, TERMINATE},
 };
 
 /// How long output is still taken in after the command has ended.
@@ -82,11 +83,12 @@ impl ProcessRunner {
         cancel: &CancellationToken,
     ) -> Result<Running, SpawnError> {
         let grace = spec.grace.min(NEVER);
+        let open_files = spec.limits.open_files.or_else(open_files::of_commands);
         let launch = Launch {
             program: spec.program.clone(),
             args: spec.args,
             cwd: spec.cwd.clone().into_os_string(),
-            limits: spec.limits,
+            limits: ProcessLimits { open_files, ..spec.limits },
             grace,
             stdin_len: spec.stdin.as_ref().map(|bytes| bytes.len() as u64),
         };
