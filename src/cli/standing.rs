@@ -46,8 +46,14 @@ impl Standing {
         let mut standings: Vec<_> = records.iter().map(Self::at_a_glance).collect();
         let open = records.iter().zip(&mut standings).rev().filter(|(record, _)| record.end.is_none());
         for (record, standing) in open.take(READ) {
-            let log = store.read(record.run, Seq::START).await?;
-            *standing = Self::of(&Run::replay(record.run, log.iter().map(|envelope| &envelope.fact)));
+            *standing = match store.read(record.run, Seq::START).await {
+                Ok(log) => Self::of(&Run::replay(record.run, log.iter().map(|envelope| &envelope.fact))),
+                // One run that cannot be read hides no other.
+                Err(StoreError::Damaged { .. }) => {
+                    Self { phase: "open: its log is damaged".to_owned(), waits_for: Value::Null }
+                }
+                Err(error) => return Err(error),
+            };
         }
         Ok(standings)
     }

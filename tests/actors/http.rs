@@ -145,13 +145,11 @@ async fn the_turns_of_a_run_go_over_one_connection() {
     let read = || vec![("read".to_owned(), json!({ "path": "notes.txt" }))];
     let plan = chat::Plan { turns: (0..5).map(|_| read()).collect(), text: "done".to_owned() };
     let brain = Brain::default().plan("one", plan);
-    let slow_to_end = move |request: &Value| match brain.answer(request) {
-        Answer::Stream(events) => {
-            let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-            let body = Step::Bytes(format!("{body}data: [DONE]\n\n").into_bytes());
-            Answer::Raw(vec![body, Step::Wait(Duration::from_millis(2))])
-        }
-        other => other,
+    let slow_to_end = move |request: &Value| {
+        let Answer::Stream(events) = brain.answer(request) else { panic!("the brain streams") };
+        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let body = Step::Bytes(format!("{body}data: [DONE]\n\n").into_bytes());
+        Answer::Raw(vec![body, Step::Wait(Duration::from_millis(2))])
     };
     let server = Server::start(slow_to_end).await;
     let stage = stage(&server).await;
