@@ -43,6 +43,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Why the call cannot be made, in words for the model.
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String>;
 
+    /// Whether [`Self::access`] looks at the file system, and so may take as long as that does.
+    fn access_blocks(&self) -> bool {
+        false
+    }
+
     /// Begins the call; the locks of `context.access` are held until what this returns has ended. Nothing may be
     /// changed before [`Started::Ready`]'s work runs: by then the log says what is about to happen.
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started>;

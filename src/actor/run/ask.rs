@@ -149,7 +149,7 @@ impl Asking {
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
         match answer {
             Ok((answer, rest)) => {
-                let proposal = Box::new(answer.judged(&self, duration));
+                let proposal = Box::new(answer.judged(&self, duration).await);
                 (Input::Replied { turn, attempt, proposal }, Some(rest))
             }
             Err(error) => (failed(turn, attempt, error), None),
@@ -256,17 +256,17 @@ impl Answer {
         None
     }
 
-    fn judged(self, asking: &Asking, duration: Duration) -> Proposal {
+    async fn judged(self, asking: &Asking, duration: Duration) -> Proposal {
         let judge = judge::Judge {
-            services: &asking.services,
-            workspace: &asking.workspace,
-            offered: &asking.offered,
+            services: asking.services.clone(),
+            workspace: asking.workspace.clone(),
+            offered: asking.offered.clone(),
         };
         let usage = self.used(asking);
         Proposal {
             text: self.text.into(),
             reasoning: (!self.reasoning.is_empty()).then(|| self.reasoning.into()),
-            calls: self.calls.into_iter().map(|call| judge.judge(call)).collect(),
+            calls: judge.judge_all(self.calls).await,
             stop: self.stop.unwrap_or(Stop::Error),
             usage,
             duration,

@@ -1,7 +1,7 @@
 //! Whether a call that the model asks for may run: the tool and its schema, then what it touches, then policy.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
 
@@ -21,10 +21,11 @@ use crate::{
 };
 
 /// Judges the calls of one answer.
-pub(super) struct Judge<'a> {
-    pub(super) services: &'a Services,
-    pub(super) workspace: &'a Workspace,
-    pub(super) offered: &'a [Arc<str>],
+#[derive(Clone)]
+pub(super) struct Judge {
+    pub(super) services: Arc<Services>,
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) offered: Arc<[Arc<str>]>,
 }
 
 /// The tools that a run is offered.
@@ -56,8 +57,25 @@ impl Offer {
     }
 }
 
-impl Judge<'_> {
-    pub(super) fn judge(&self, call: ProposedCall) -> run::ProposedCall {
+impl Judge {
+    /// Judges calls in their order; where that has to look at the file system, on a thread that may block.
+    pub(super) async fn judge_all(&self, calls: Vec<ProposedCall>) -> Vec<run::ProposedCall> {
+        let blocks = |call: &ProposedCall| {
+            self.services.toolbox.get(&call.name).is_some_and(|tool| tool.access_blocks())
+        };
+        if !calls.iter().any(blocks) {
+            return calls.into_iter().map(|call| self.judge(call)).collect();
+        }
+        let judge = self.clone();
+        let judged = move || calls.into_iter().map(|call| judge.judge(call)).collect();
+        match tokio::task::spawn_blocking(judged).await {
+            Ok(judged) => judged,
+            // A panic goes on as one; without it, the runtime is going down, and this task with it.
+            Err(error) => resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
+        }
+    }
+
+    fn judge(&self, call: ProposedCall) -> run::ProposedCall {
         let ProposedCall { id, name, arguments } = call;
         let (arguments, judgement) = match read(&arguments) {
             Ok(read) => {
@@ -77,16 +95,16 @@ impl Judge<'_> {
     }
 
     fn judge_call(&self, name: &str, read: &Read) -> Judgement {
-        let tool = match self.services.toolbox.check(self.offered, name, &read.value) {
+        let tool = match self.services.toolbox.check(&self.offered, name, &read.value) {
             Ok(tool) => tool,
             Err((failure, why)) => return Judgement::Refused { failure, why },
         };
         let effect = tool.effect();
-        let access = match tool.access(self.workspace, &read.value) {
+        let access = match tool.access(&self.workspace, &read.value) {
             Ok(access) => access,
             Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
         };
-        let (verdict, rule) = self.services.judge(&**tool, self.workspace, &access);
+        let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access);
         Judgement::Judged { verdict, rule, effect, access }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
-use super::revival::Next;
+use super::revival::{Death, Next};
 use crate::{
     actor::executor::ExecutorMsg,
     domain::{
@@ -15,6 +15,7 @@ use crate::{
         run::{Input, Refused, Run},
     },
     store::StoreError,
+    tool::workspace::Workspace,
 };
 
 /// A run that is over, for now or for good.
@@ -90,6 +91,8 @@ pub(super) enum ShardMsg {
     Lost(RunId, String),
     /// The run has ended and is of no more concern.
     Forget(RunId),
+    /// From a task that opened the run's workspace, which may have taken long: now it can have its actor.
+    Opened(Box<Opened>),
     /// From a task that read the run's log again: here is where it stands.
     Revived(Box<Revived>),
     /// The run did not end when it was told to: kill its actor and end it as stuck.
@@ -100,6 +103,19 @@ pub(super) enum ShardMsg {
     Interrupt,
     /// There is another executor.
     Executor(ActorRef<ExecutorMsg>),
+}
+
+/// A run whose workspace was opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// The run.
+    pub run: Run,
+    /// Which of the run's lives asked for it; a stale one is dropped.
+    pub life: u64,
+    /// How its last actor ended, if it had one.
+    pub death: Option<Death>,
+    /// The workspace, or why it is not to be had.
+    pub workspace: Result<Arc<Workspace>, String>,
 }
 
 /// A run that was read from its log after its actor had died.

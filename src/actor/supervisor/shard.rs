@@ -14,7 +14,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     end_without_actor,
-    message::{Ended, Reply, Revived, RootMsg, ShardMsg, Stopping},
+    message::{Ended, Opened, Reply, Revived, RootMsg, ShardMsg, Stopping},
     revival::{self, Case, Death, Next},
 };
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
         time::Timestamp,
     },
     telemetry::metric,
+    tool::workspace::Told,
 };
 
 /// A shard.
@@ -93,6 +94,7 @@ impl Actor for Shard {
                 lives.runs.insert(run.id(), Life::default());
                 self.begin(&me, lives, *run, None).await;
             }
+            ShardMsg::Opened(opened) => self.opened(&me, lives, *opened).await,
             ShardMsg::Revived(revived) => self.revived(&me, lives, *revived).await,
             ShardMsg::Ask(run, input, reply) => self.ask(&me, lives, run, input, reply),
             ShardMsg::Lost(run, why) => {
@@ -149,11 +151,12 @@ impl Shard {
             // Not even its task is of record.
             return self.leave(id, life);
         };
-        let (Some(model), Ok(workspace)) =
-            (self.services.models.get(&spec.model), self.services.workspaces.get(&spec.workspace))
-        else {
-            let why = format!("model {:?} or workspace {:?} is not to be had", spec.model, spec.workspace);
-            return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error: why }]);
+        let Some(model) = self.services.models.get(&spec.model) else {
+            let error = format!("model {:?} is not to be had", spec.model);
+            return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
+        };
+        let Some(workspace) = self.services.workspaces.held(&spec.workspace) else {
+            return self.open(me, life, run, spec.workspace.clone(), death);
         };
         let tools = Offer::of(&self.services, &spec);
         let (cause, error) = match death {
@@ -183,6 +186,29 @@ impl Shard {
                 let death = Death { exit: Exit::Failed, error: Some(error.to_string()) };
                 self.revive(me, lives, id, death);
             }
+        }
+    }
+
+    /// Opens a run's workspace in a task: its file system may take any time, and other runs don't wait for it.
+    fn open(&self, me: &ActorRef<ShardMsg>, life: &Life, run: Run, path: Arc<str>, death: Option<Death>) {
+        let (services, me, number) = (self.services.clone(), me.clone(), life.number);
+        tokio::spawn(async move {
+            let opened = tokio::task::spawn_blocking(move || services.workspaces.get(&path)).await;
+            let workspace = match opened {
+                Ok(opened) => opened.map_err(|error| Told(&error).to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            let _ = me.cast(ShardMsg::Opened(Box::new(Opened { run, life: number, death, workspace })));
+        });
+    }
+
+    async fn opened(&self, me: &ActorRef<ShardMsg>, lives: &mut Lives, opened: Opened) {
+        let Opened { run, life: number, death, workspace } = opened;
+        let Some(life) = lives.runs.get_mut(&run.id()).filter(|life| life.number == number) else { return };
+        match workspace {
+            // It is held until the run holds it.
+            Ok(_held) => self.begin(me, lives, run, death).await,
+            Err(error) => self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]),
         }
     }
 

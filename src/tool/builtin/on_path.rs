@@ -190,6 +190,10 @@ impl<T: OnPath> Tool for PathTool<T> {
         self.tool.effect()
     }
 
+    fn access_blocks(&self) -> bool {
+        true
+    }
+
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String> {
         let arguments: T::Arguments = parse(&self.spec, arguments)?;
         match self.resolve(workspace, self.tool.path(&arguments)) {

@@ -37,12 +37,17 @@ impl Workspaces {
         Self { read_roots, open: Mutex::default() }
     }
 
+    /// The folder at `path`, if it is open. Does not block.
+    pub fn held(&self, path: &str) -> Option<Arc<Workspace>> {
+        self.open().held(path)
+    }
+
     /// Opens the folder at `path`, or shares it if it is open. Blocks while its file system does.
     ///
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn get(&self, path: &Arc<str>) -> Result<Arc<Workspace>, WorkspaceError> {
-        if let Some(workspace) = self.open().held(path) {
+        if let Some(workspace) = self.held(path) {
             return Ok(workspace);
         }
         let mut workspace = Workspace::open(Path::new(&**path), &self.read_roots)?;
