@@ -43,8 +43,8 @@ pub trait Tool: Send + Sync + 'static {
     /// Why the call cannot be made, in words for the model.
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String>;
 
-    /// Whether [`Self::access`] looks at the file system, and so may take as long as that does.
-    fn access_blocks(&self) -> bool {
+    /// Whether [`Self::access`] may take any time, because it looks at a file system that may.
+    fn access_blocks(&self, _workspace: &Workspace) -> bool {
         false
     }
 

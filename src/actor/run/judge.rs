@@ -61,7 +61,7 @@ impl Judge {
     /// Judges calls in their order; where that has to look at the file system, on a thread that may block.
     pub(super) async fn judge_all(&self, calls: Vec<ProposedCall>) -> Vec<run::ProposedCall> {
         let blocks = |call: &ProposedCall| {
-            self.services.toolbox.get(&call.name).is_some_and(|tool| tool.access_blocks())
+            self.services.toolbox.get(&call.name).is_some_and(|tool| tool.access_blocks(&self.workspace))
         };
         if !calls.iter().any(blocks) {
             return calls.into_iter().map(|call| self.judge(call)).collect();

@@ -190,8 +190,8 @@ impl<T: OnPath> Tool for PathTool<T> {
         self.tool.effect()
     }
 
-    fn access_blocks(&self) -> bool {
-        true
+    fn access_blocks(&self, workspace: &Workspace) -> bool {
+        workspace.may_hang()
     }
 
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String> {

@@ -18,6 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 mod claim;
 pub mod grep;
 pub mod list;
+mod medium;
 pub mod mutate;
 mod open;
 mod pool;
@@ -28,6 +29,7 @@ pub mod sensitive;
 mod temp;
 mod text;
 
+use medium::Medium;
 pub use open::{FileKind, OpenFile};
 pub use pool::{ChangeState, Workspaces, change_state};
 pub use resolve::Resolved;
@@ -37,6 +39,7 @@ pub use resolve::Resolved;
 pub struct Workspace {
     root: Arc<Root>,
     read_roots: Vec<Arc<Root>>,
+    may_hang: bool,
     claim: Option<claim::Claim>,
 }
 
@@ -46,14 +49,18 @@ impl Workspace {
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn open(root: &Path, read_roots: &[PathBuf]) -> Result<Self, WorkspaceError> {
-        Ok(Self {
-            root: Arc::new(Root::open(root, RootKind::Workspace)?),
-            read_roots: read_roots
-                .iter()
-                .map(|path| Root::open(path, RootKind::ReadOnly).map(Arc::new))
-                .collect::<Result<_, _>>()?,
-            claim: None,
-        })
+        let root = Arc::new(Root::open(root, RootKind::Workspace)?);
+        let read_roots = read_roots.iter().map(|path| Root::open(path, RootKind::ReadOnly).map(Arc::new));
+        let read_roots: Vec<_> = read_roots.collect::<Result<_, _>>()?;
+        let mut roots = std::iter::once(&root).chain(&read_roots);
+        let may_hang = roots.any(|root| Medium::of(&root.folder) == Medium::Other);
+        Ok(Self { root, read_roots, may_hang, claim: None })
+    }
+
+    /// Whether a look at a path may take any time: some folder is not on a disk of this machine. What is mounted further
+    /// down is not known.
+    pub const fn may_hang(&self) -> bool {
+        self.may_hang
     }
 
     /// The workspace's own real path: its key in the mutation queue.
