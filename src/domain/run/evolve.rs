@@ -96,10 +96,14 @@ impl Run {
         self.seq.plus(1)
     }
 
-    /// Counts the time since the last fact, unless nobody was there to live through it.
+    /// Counts the time since the last fact, unless nobody was there to live through it, and what was not lived through.
     fn live(&mut self, fact: &Fact) {
         let was_down =
             matches!(&fact.event, Event::Restart(restart) if restart.cause == RestartCause::Process);
+        if matches!(fact.event, Event::TurnEnd(_)) {
+            self.crashes = 0;
+        }
+        self.crashes += u32::from(self.living && was_down);
         if self.living && !was_down {
             self.lived += fact.at.since(self.last_at);
         }

@@ -54,6 +54,8 @@ pub struct Run {
     lived: Duration,
     /// Whether wall time passes: not before the start, after the end, or while herder is down.
     living: bool,
+    /// How often herder died in the running turn: not when it was told to stop.
+    crashes: u32,
     activity: Activity,
     /// When the run was restarted with nothing recorded since, oldest first.
     idle_restarts: Vec<Timestamp>,
@@ -203,6 +205,7 @@ impl Run {
             last_at: Timestamp::default(),
             lived: Duration::ZERO,
             living: false,
+            crashes: 0,
             activity: Activity::default(),
             idle_restarts: Vec::new(),
             ending: None,

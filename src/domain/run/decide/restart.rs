@@ -10,8 +10,12 @@ use crate::domain::{
     call::{EffectClass, Failure},
     event::{Event, Restart, RestartCause},
     message::Message,
+    outcome::Breakage,
     run::{OpenCall, Phase, Stage},
 };
+
+/// How often herder may die in one turn of a run before the run is held to be the reason.
+const CRASHES: u32 = 5;
 
 impl Draft<'_> {
     pub(super) fn restart(&mut self, cause: RestartCause, error: Option<String>) {
@@ -22,6 +26,10 @@ impl Draft<'_> {
             RestartCause::Actor => {}
         }
         self.push(Event::Restart(Restart { cause, error }));
+        if cause == RestartCause::Process && self.run.living && self.run.crashes + 1 >= CRASHES {
+            let error = format!("herder died {CRASHES} times in one turn of this run");
+            return self.give_up(Breakage::RestartLimit, error);
+        }
         match &self.run.phase {
             Phase::New | Phase::Queued | Phase::Ended(_) => {}
             Phase::Thinking { .. } => {

@@ -174,3 +174,29 @@ fn a_change_that_turned_out_not_to_be_made_is_no_longer_in_doubt() {
     }
     assert_eq!(play.grants("a"), ["call_started"]);
 }
+
+#[test]
+fn a_run_that_herder_dies_of_each_time_is_given_up() {
+    let mut play = Play::acting(&[("a", "bash")]);
+    for _ in 1..5 {
+        assert_eq!(play.restarts(), ["restart"]);
+    }
+    // A stop that somebody asked for is no death.
+    play.tell(Input::Interrupt);
+    assert_eq!(play.restarts(), ["restart"]);
+    assert_eq!(play.restarts(), ["restart", "result", "turn_end", "run_end"]);
+    assert_eq!(play.outcome(), Outcome::Failed(Breakage::RestartLimit));
+}
+
+#[test]
+fn a_turn_that_ended_shows_that_a_run_is_not_what_herder_dies_of() {
+    let mut play = Play::started();
+    for id in ["a", "b", "c"] {
+        play.asks(&[(id, "read")]);
+        for _ in 1..5 {
+            assert_eq!(play.restarts(), ["restart"]);
+        }
+        play.grants(id);
+        assert_eq!(play.ends(id), ["result", "turn_end", "turn_start"]);
+    }
+}
