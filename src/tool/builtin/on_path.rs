@@ -4,7 +4,7 @@
 //! anew. A change that has begun is always waited for: the lock must not go before it. A look at one file is taken at
 //! once, since it needs no word in the log before it.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,9 @@ use crate::{
         },
     },
 };
+
+/// A file up to this size is looked at where the call is, and not on a thread that may block.
+const QUICK_BYTES: u64 = 64 << 10;
 
 /// A tool that works on what one path names.
 pub(super) trait OnPath: Send + Sync + 'static {
@@ -134,6 +137,16 @@ impl<T: OnPath> PathTool<T> {
         Ok((target, vec![access]))
     }
 
+    /// Whether a call is over sooner than another thread could take it up: a look at a small file of a local disk.
+    fn is_quick(&self, context: &CallContext) -> bool {
+        let is_small = |path: &str| {
+            fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file() && facts.len() <= QUICK_BYTES)
+        };
+        self.tool.effect() == EffectClass::Read
+            && !context.workspace.may_hang()
+            && matches!(&*context.access, [Access { scope: Scope::File, path, .. }] if is_small(path))
+    }
+
     fn begin(&self, context: &CallContext, arguments: &Value) -> Begun {
         match self.prepare(context, arguments) {
             Ok(begun) => begun,
@@ -206,7 +219,12 @@ impl<T: OnPath> Tool for PathTool<T> {
         Box::pin(async move {
             let (tool, cancel) = (Arc::clone(&self), context.cancel.clone());
             let threads = context.blocking.clone();
-            match blocking(&cancel, &threads, move || tool.begin(&context, &arguments)).await {
+            let begun = if self.is_quick(&context) && !cancel.is_cancelled() {
+                Ok(self.begin(&context, &arguments))
+            } else {
+                blocking(&cancel, &threads, move || tool.begin(&context, &arguments)).await
+            };
+            match begun {
                 Ok(Begun::Ready(mut prepared)) => Started::Ready {
                     change: prepared.change.take(),
                     work: Box::pin(async move {

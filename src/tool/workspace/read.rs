@@ -67,7 +67,9 @@ pub fn read(target: &Resolved, window: Window, limits: Limits) -> Result<String,
     let limit = window.limit.unwrap_or(most).clamp(1, most);
     // One line always fits.
     let line_chars = limits.line_chars.min(limits.bytes / CHAR_BYTES);
-    let input = BufReader::with_capacity(64 << 10, &opened.file);
+    // No more than the file has: most files are small, and a buffer is cleared before it is used.
+    let capacity = usize::try_from(opened.size().clamp(1 << 10, 64 << 10)).unwrap_or(64 << 10);
+    let input = BufReader::with_capacity(capacity, &opened.file);
     let mut lines = Lines { input, line_bytes: line_chars * CHAR_BYTES };
     let before = lines.pass(offset - 1, u64::MAX).map_err(unreadable)?;
     let mut shown = Shown { offset, bytes: limits.bytes, line_chars, ..Shown::default() };
