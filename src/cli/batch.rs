@@ -205,6 +205,10 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let total = chosen.len();
     let batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper).await?;
     warn_of_silent_tools(batch.herder(), &offered, tell);
+    let how_to_go_on = match folder {
+        Some(_) => "the same command continues",
+        None => "their log is gone, since neither -o nor --state kept it",
+    };
     let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let supervisor = batch.herder().supervisor.clone();
     let (happened, mut told) = mpsc::unbounded_channel();
@@ -229,7 +233,7 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     while let Ok(event) = told.try_recv() {
         shown.take(event);
     }
-    shown.finish(&report);
+    shown.finish(&report, how_to_go_on);
     Ok(exit(&report, signals.received()))
 }
 
@@ -344,14 +348,14 @@ impl Shown {
         self.reporter.show(&self.progress, self.since.elapsed());
     }
 
-    fn finish(mut self, report: &Report) {
+    fn finish(mut self, report: &Report, how_to_go_on: &str) {
         self.progress.set_running(0);
         let rest = Rest { halted: report.halted, unfinished: report.unfinished };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
         if report.unfinished > 0 && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
             let tasks = counted(report.unfinished, "task");
-            (self.tell)(&format!("{halted}{tasks} not finished; the same command continues"));
+            (self.tell)(&format!("{halted}{tasks} not finished; {how_to_go_on}"));
         }
     }
 }

@@ -198,6 +198,7 @@ fn a_batch_that_is_kept_nowhere_leaves_nothing_however_it_ends() {
     batch.signal(Signal::TERM);
     assert_eq!(batch.wait(), Some(143));
     assert_eq!(passing(), None);
+    assert!(place.read("err.txt").contains("not finished; their log is gone"), "{}", place.read("err.txt"));
 
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let failed = place.command(&["batch", "in.jsonl", "--only", "a"]).stdout(full).output().unwrap();
