@@ -110,12 +110,12 @@ fn top_level() -> BTreeSet<String> {
     let git = Command::new("git").arg("-C").arg(root()).arg("ls-files").output();
     match git.ok().filter(|listed| listed.status.success()) {
         Some(listed) => {
-            let listed = String::from_utf8(listed.stdout).unwrap();
-            listed.lines().map(|path| path.split('/').next().unwrap().to_owned()).collect()
+            let listed = String::from_utf8_lossy(&listed.stdout);
+            listed.lines().filter_map(|path| path.split('/').next()).map(str::to_owned).collect()
         }
         None => {
-            let entries = fs::read_dir(root()).unwrap();
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+            let entries = fs::read_dir(root()).into_iter().flatten().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
         }
     }
 }
