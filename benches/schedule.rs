@@ -85,7 +85,7 @@ fn path(number: usize) -> String {
 }
 
 fn folder(number: usize) -> String {
-    format!("/home/someone/work/src/module_{number}")
+    format!("/project/src/module_{number}")
 }
 
 fn access(scope: Scope, mode: Mode, path: &str) -> Access {

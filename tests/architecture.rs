@@ -146,6 +146,24 @@ fn every_file_says_first_what_it_is_for() {
 }
 
 #[test]
+fn every_metric_and_span_that_there_is_is_recorded_somewhere() {
+    let (telemetry, others): (Vec<_>, Vec<_>) =
+        files(&["src"]).into_iter().partition(|file| shown(file).starts_with("src/telemetry/"));
+    let others: String = others.iter().map(|file| read(file)).collect();
+    let mut names = Vec::new();
+    for line in telemetry.iter().flat_map(|file| read(file).lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["Counter" | "Gauge" | "Histogram", _, name, "=", ..] = words.as_slice() {
+            names.push(format!("metric::{name}"));
+        } else if let Some(name) = line.strip_prefix("pub fn ").filter(|_| line.ends_with("-> Span {")) {
+            names.push(format!("span::{}(", name.split('(').next().unwrap()));
+        }
+    }
+    assert!(names.len() > 20, "{names:?}");
+    assert_none(names.into_iter().filter(|name| !others.contains(name.as_str())));
+}
+
+#[test]
 fn names_are_found_in_any_form() {
     let text = r##"
         //! [`crate::cli::a`]

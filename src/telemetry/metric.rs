@@ -44,7 +44,7 @@ metrics! {
     Gauge Count RUNS_LIVE = "runs_live";
     /// Runs that wait for a slot.
     Gauge Count RUNS_QUEUED = "runs_queued";
-    /// Restarts of runs from their log, by `cause`.
+    /// Restarts of runs whose actor had died.
     Counter Count RUN_RESTARTS = "run_restarts_total";
     /// Turns that began.
     Counter Count TURNS = "turns_total";
@@ -70,10 +70,10 @@ metrics! {
     Histogram Seconds LOCK_WAIT_SECONDS = "lock_wait_seconds";
     /// Seconds that a call held its locks, by `effect`.
     Histogram Seconds LOCK_HOLD_SECONDS = "lock_hold_seconds";
-    /// Seconds from the hand-over of an append until it is durable.
-    Histogram Seconds STORE_APPEND_SECONDS = "store_append_seconds";
-    /// Appends that one commit makes durable.
-    Histogram Count STORE_COMMIT_APPENDS = "store_commit_appends";
+    /// Seconds that one commit of the log takes.
+    Histogram Seconds STORE_COMMIT_SECONDS = "store_commit_seconds";
+    /// Requests that share one commit of the log.
+    Histogram Count STORE_COMMIT_REQUESTS = "store_commit_requests";
 }
 
 /// The label `ok`.

@@ -45,7 +45,7 @@ pub fn start(address: SocketAddr) -> Result<impl Future<Output = ()> + Send + us
     let (recorder, serve) = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
         .and_then(|builder| {
-            builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_APPENDS.to_owned()), COUNTS)
+            builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_REQUESTS.to_owned()), COUNTS)
         })
         .and_then(|builder| builder.with_http_listener(address).build())
         .map_err(listen)?;

@@ -33,6 +33,9 @@ fn metrics_are_served_while_a_batch_runs() {
         text.contains("# TYPE herder_runs_live gauge") && text.contains("# HELP herder_runs_live "),
         "{text}"
     );
+    for told in ["herder_store_commit_seconds_count", "herder_store_commit_requests_count"] {
+        assert!(text.contains(told), "{text}");
+    }
     batch.kill();
 }
 

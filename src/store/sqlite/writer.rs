@@ -17,6 +17,7 @@ use super::queue::{Append, Group, Milestone, Queue, Request};
 use crate::{
     domain::id::{BatchId, Pos, RunId, Seq},
     store::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
+    telemetry::{metric, span},
 };
 
 /// The part of a commit's time that it is worth to wait for more to commit.
@@ -54,9 +55,13 @@ impl Writer {
         let (mut last, mut patience) = (1, Duration::ZERO);
         while let Some(group) = self.queue.take(last, patience) {
             let begun = Instant::now();
-            self.commit(&group);
+            span::store_append().in_scope(|| self.commit(&group));
             last = group.requests.len();
-            patience = (begun.elapsed() / PATIENCE).min(LONGEST_PATIENCE);
+            let took = begun.elapsed();
+            patience = (took / PATIENCE).min(LONGEST_PATIENCE);
+            metrics::histogram!(metric::STORE_COMMIT_SECONDS).record(took.as_secs_f64());
+            metrics::histogram!(metric::STORE_COMMIT_REQUESTS)
+                .record(f64::from(u32::try_from(last).unwrap_or(u32::MAX)));
         }
         if let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(error = %error, "log not folded into its file at close");
