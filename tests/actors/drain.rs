@@ -89,6 +89,7 @@ async fn a_run_that_does_not_end_its_turn_in_time_is_interrupted_and_goes_on_lat
         (stage.run(&script), stage.run(&json!([{ "text": "done", "delay_ms": 60_000 }])));
     let runs = [submitted.run, waits.run, asleep.run];
     stage.until(runs[0], "call_started", 1).await;
+    stage.until(runs[1], "turn_start", 1).await;
     stage.until(runs[2], "model_retry", 1).await;
     let since = Instant::now();
     stage.supervisor.drain(Duration::from_secs(10)).await;
