@@ -34,7 +34,7 @@
 //! A module names only floors to its left; siblings do not name each other. `tests/architecture.rs` fails otherwise.
 //!
 //! ```text
-//! domain < clock, config, telemetry < store, model, tool < actor < app < cli < main
+//! domain < clock, config, telemetry < store, model, tool < actor < app < daemon < cli < main
 //! ```
 //!
 //! `app` alone names a concrete store, provider or tool set; the actors know [`EventStore`](store::EventStore),
@@ -73,13 +73,16 @@
 //!   stand on floors that share nothing above `domain`, which has no secrets to keep.
 //! - Each command is guarded by this same program, started again. A guard that is a child subreaper sees every
 //!   descendant end, and the kernel tells it when herder is gone; a thread of herder could do neither.
-//! - No daemon and no evaluations yet: their floors are kept free for them in `tests/architecture.rs`.
+//! - The daemon stands above `app`, not below: to take on a task, a batch or a name it needs what the command line needs,
+//!   and both get it there.
+//! - No evaluations yet: their floor is kept free for them in `tests/architecture.rs`.
 
 pub mod actor;
 pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod domain;
 pub mod model;
 pub mod store;

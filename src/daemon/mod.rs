@@ -1,0 +1,4 @@
+//! herder as a daemon: HTTP with JSON and server-sent events, over a Unix socket.
+//!
+//! What is asked is put to [`crate::app`] and the supervisor; what happens is read from the store. Knows nothing of
+//! terminals: the command line is one of its clients.
