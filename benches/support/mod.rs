@@ -88,7 +88,7 @@ pub(crate) async fn supervisor(
         Log::Memory => Arc::new(MemoryStore::default()),
         Log::Durable => Arc::new(SqliteStore::open(&folder.join("log.db"), Options::default()).unwrap()),
     };
-    let mut models = Models::default();
+    let models = Models::default();
     models.insert(Model {
         name: "bench".into(),
         wire_name: "mock".into(),

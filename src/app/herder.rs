@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{
-    models::{self, ModelsError},
+    models::{ModelSetup, ModelsError},
     state::State,
     tools::{self, ToolsError},
 };
@@ -28,6 +28,7 @@ pub struct Herder {
     /// The handle of its actors.
     pub supervisor: Supervisor,
     state: State,
+    setup: ModelSetup,
 }
 
 /// Why herder cannot start.
@@ -53,7 +54,7 @@ impl Herder {
         model_names: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), StartError> {
         policy(config, &tools::toolbox(config, None)?)?;
-        models::models(config, model_names)?;
+        ModelSetup::default().models(config, model_names)?;
         Ok(())
     }
 
@@ -68,10 +69,11 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
+        let setup = ModelSetup::default();
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
-            models: models::models(config, model_names)?,
+            models: setup.models(config, model_names)?,
             toolbox,
             policy,
             workspaces: Workspaces::new(config.tools.read_roots.clone()),
@@ -80,12 +82,32 @@ impl Herder {
         });
         tools::remove_left_behind();
         let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;
-        Ok(Self { supervisor, state })
+        Ok(Self { supervisor, state, setup })
     }
 
     /// The state that it works on.
     pub const fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Has a model at hand for runs that are to ask it.
+    ///
+    /// # Errors
+    /// It is not configured, or its server cannot be set up.
+    pub fn add_model(&self, config: &Config, name: &str) -> Result<(), ModelsError> {
+        self.setup.add(&self.supervisor.services().models, config, name)
+    }
+
+    /// Sets the models up anew, as another configuration says. Runs keep those that they began with.
+    ///
+    /// # Errors
+    /// The first that is not configured any more, or whose server cannot be set up; nothing was changed.
+    pub fn replace_models(&self, config: &Config) -> Result<(), ModelsError> {
+        let models = &self.supervisor.services().models;
+        let fresh: Vec<_> =
+            models.names().iter().map(|name| self.setup.model(config, name)).collect::<Result<_, _>>()?;
+        fresh.into_iter().for_each(|model| models.insert(model));
+        Ok(())
     }
 
     /// Tools that tasks name, or all, which the policy lets do nothing because nobody is there to ask.

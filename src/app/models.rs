@@ -1,6 +1,9 @@
 //! The models that a configuration and its tasks name, each with the provider that serves it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     config::{self, Config, ConfigError, Provider},
@@ -29,43 +32,78 @@ pub enum ModelsError {
 /// Where OpenAI itself answers.
 const OPENAI: &str = "https://api.openai.com/v1";
 
-/// Sets up the models of these names. Those of one server share its connections.
-///
-/// # Errors
-/// The first model that is not configured, or whose server cannot be set up.
-pub fn models<'a>(config: &Config, names: impl IntoIterator<Item = &'a str>) -> Result<Models, ModelsError> {
-    let scripted: Arc<dyn ModelProvider> = Arc::new(Scripted::default());
-    let mut client = None;
-    let mut models = Models::default();
-    for name in names {
-        if models.get(name).is_some() {
-            continue;
+/// Sets models up as runs come to ask for them. Those of one server share its connections.
+#[derive(Default)]
+pub struct ModelSetup {
+    scripted: Arc<Scripted>,
+    client: OnceLock<reqwest::Client>,
+}
+
+impl ModelSetup {
+    /// Sets up the models of these names.
+    ///
+    /// # Errors
+    /// The first model that is not configured, or whose server cannot be set up.
+    pub fn models<'a>(
+        &self,
+        config: &Config,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Models, ModelsError> {
+        let models = Models::default();
+        for name in names {
+            self.add(&models, config, name)?;
         }
+        Ok(models)
+    }
+
+    /// Sets a model up, unless there is one of that name.
+    ///
+    /// # Errors
+    /// It is not configured, or its server cannot be set up.
+    pub fn add(&self, models: &Models, config: &Config, name: &str) -> Result<(), ModelsError> {
+        if models.get(name).is_none() {
+            models.insert(self.model(config, name)?);
+        }
+        Ok(())
+    }
+
+    /// Sets a model up as the configuration says.
+    ///
+    /// # Errors
+    /// It is not configured, or its server cannot be set up.
+    pub fn model(&self, config: &Config, name: &str) -> Result<Model, ModelsError> {
         let model = config.model(name)?;
-        let provider = match model.provider {
-            Provider::Scripted => scripted.clone(),
+        let provider: Arc<dyn ModelProvider> = match model.provider {
+            Provider::Scripted => self.scripted.clone(),
             Provider::Openai if model.base_url.is_none() && model.api_key.is_none() => {
                 return Err(ModelsError::NoKey(name.to_owned()));
             }
             Provider::Openai => {
                 let failed = |source| ModelsError::Setup { name: name.to_owned(), source };
-                let client = match &client {
-                    Some(client) => reqwest::Client::clone(client),
-                    None => client.insert(http::client().map_err(failed)?).clone(),
-                };
+                let client = self.client().map_err(failed)?;
                 Arc::new(OpenAi::new(client, settings(&model)).map_err(failed)?)
             }
         };
-        models.insert(Model {
+        Ok(Model {
             name: name.into(),
             wire_name: model.model.as_str().into(),
             provider,
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
-        });
+        })
     }
-    Ok(models)
+
+    fn client(&self) -> Result<reqwest::Client, SetupError> {
+        match self.client.get() {
+            Some(client) => Ok(client.clone()),
+            None => {
+                // Two at once make two; one is kept.
+                let client = http::client()?;
+                Ok(self.client.get_or_init(|| client).clone())
+            }
+        }
+    }
 }
 
 fn price(price: config::Price) -> Option<Price> {

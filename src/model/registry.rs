@@ -1,14 +1,17 @@
 //! The models of a process by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
 
 use super::ModelProvider;
 use crate::domain::usage::Price;
 
-/// Every model that a run may ask.
+/// Every model that a run may ask. More come in while runs are at work: a run keeps the one that it began with.
 #[derive(Default)]
 pub struct Models {
-    models: BTreeMap<Arc<str>, Arc<Model>>,
+    models: RwLock<BTreeMap<Arc<str>, Arc<Model>>>,
 }
 
 /// A model and the provider that serves it.
@@ -29,17 +32,22 @@ pub struct Model {
 
 impl Models {
     /// Adds a model, or replaces the one of that name.
-    pub fn insert(&mut self, model: Model) {
-        self.models.insert(model.name.clone(), Arc::new(model));
+    pub fn insert(&self, model: Model) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        models.insert(model.name.clone(), Arc::new(model));
     }
 
     /// A model by its name.
-    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
-        self.models.get(name)
+    pub fn get(&self, name: &str) -> Option<Arc<Model>> {
+        self.read().get(name).cloned()
     }
 
     /// The names of all models, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.models.keys()
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.read().keys().cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Arc<Model>>> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

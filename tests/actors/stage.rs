@@ -103,7 +103,7 @@ impl Plan {
         for tool in self.tools {
             toolbox.register(tool).unwrap();
         }
-        let mut models = Models::default();
+        let models = Models::default();
         models.insert(Model {
             name: "m".into(),
             wire_name: "fake-1".into(),

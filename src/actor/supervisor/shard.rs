@@ -163,12 +163,12 @@ impl Shard {
             Some(death) => (RestartCause::Actor, death.error),
             None => (RestartCause::Process, None),
         };
-        let first: Vec<Input> = beginning(&run, model, tools.names.to_vec(), cause, error).collect();
+        let first: Vec<Input> = beginning(&run, &model, tools.names.to_vec(), cause, error).collect();
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();
         let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
-        let (model, executor) = (model.clone(), lives.executor.clone());
+        let executor = lives.executor.clone();
         let args = RunArgs { run, model, workspace, tools, executor };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {
             Ok((actor, _)) => {

@@ -98,7 +98,7 @@ impl Stage {
         });
         let mut toolbox = Toolbox::default();
         toolbox.register(gate.clone()).unwrap();
-        let mut models = Models::default();
+        let models = Models::default();
         models.insert(Model {
             name: "m".into(),
             wire_name: "m".into(),
