@@ -7,7 +7,7 @@ pub mod http;
 pub mod openai;
 pub mod scripted;
 mod secret;
-mod sse;
+pub(crate) mod sse;
 
 use std::{sync::Arc, time::Duration};
 

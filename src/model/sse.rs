@@ -13,6 +13,8 @@ const MAX_EVENT: usize = 16 * 1024 * 1024;
 pub(crate) struct Event<'a> {
     /// Its `event` field; empty if there was none.
     pub(crate) name: &'a str,
+    /// Its own `id` field; empty if it has none.
+    pub(crate) id: &'a str,
     /// Its `data` lines, joined; never empty.
     pub(crate) data: &'a str,
 }
@@ -36,6 +38,7 @@ pub(crate) struct Decoder {
     line: Vec<u8>,
     data: Vec<u8>,
     name: String,
+    id: String,
     /// The last chunk ended in CR: an LF that follows belongs to it.
     after_cr: bool,
     /// The first line, which may begin with a byte order mark, is through.
@@ -115,7 +118,11 @@ impl Decoder {
                 self.name.clear();
                 self.name.push_str(&String::from_utf8_lossy(value));
             }
-            // Comments have an empty field; `id` and `retry` matter to those who reconnect.
+            b"id" => {
+                self.id.clear();
+                self.id.push_str(&String::from_utf8_lossy(value));
+            }
+            // Comments have an empty field; `retry` matters to browsers.
             _ => {}
         }
         Ok(false)
@@ -128,10 +135,11 @@ impl Decoder {
             // The strict reading is the fast one.
             let data = str::from_utf8(&self.data)
                 .map_or_else(|_| String::from_utf8_lossy(&self.data), Cow::Borrowed);
-            on(Event { name: &self.name, data: &data })
+            on(Event { name: &self.name, id: &self.id, data: &data })
         };
         self.data.clear();
         self.name.clear();
+        self.id.clear();
         flow
     }
 }

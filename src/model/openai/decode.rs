@@ -244,7 +244,7 @@ mod tests {
     fn work_on_a_call_is_progress_and_an_empty_piece_is_none() {
         let told = |data: &str| {
             let mut out = Deltas::new();
-            assert_eq!(Answer::default().event(Event { name: "", data }, &mut out), Ok(Flow::More));
+            assert_eq!(Answer::default().event(Event { name: "", id: "", data }, &mut out), Ok(Flow::More));
             Vec::from(out)
         };
         let piece =

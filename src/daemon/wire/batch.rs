@@ -1,0 +1,97 @@
+//! Batches, as they are submitted and shown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Tokens;
+
+/// How a batch is worked on: parameters of its submission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct BatchOptions {
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Runs of it that are under way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1)]
+    pub concurrency: Option<u32>,
+    /// Further attempts at a task that failed in a way that may pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// When to give up, as `soon,fail=10%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<String>,
+    /// When it is submitted again: give tasks that are not done another attempt; `all`, or an outcome or detail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_failed: Option<String>,
+    /// When it is submitted again: start tasks again whose line has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_stale: Option<bool>,
+}
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchState {
+    /// It is being worked on.
+    Open,
+    /// It is held.
+    Paused,
+    /// Every task that was to run has ended.
+    Ended,
+    /// Somebody ended it.
+    Cancelled,
+    /// Too many tasks failed.
+    Halted,
+    /// Its input cannot be read any more; `error` says why.
+    Broken,
+}
+
+/// A batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchView {
+    /// Its id.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// How far it is.
+    pub state: BatchState,
+    /// When it was submitted.
+    pub created_at: String,
+    /// Tasks in it.
+    pub tasks: u64,
+    /// Tasks that have not started.
+    pub waiting: u64,
+    /// Tasks whose run has been submitted and has not ended.
+    pub open: u64,
+    /// Tasks that have ended, by outcome.
+    pub ended: BTreeMap<String, u64>,
+    /// Runs of it that are under way at once.
+    pub concurrency: Option<u32>,
+    /// Tokens used up so far, by runs that have ended.
+    pub usage: Tokens,
+    /// What they cost, where the price is known.
+    pub cost_usd: Option<f64>,
+    /// Why it cannot be worked on.
+    pub error: Option<String>,
+}
+
+/// Batches, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchList {
+    pub batches: Vec<BatchView>,
+}
+
+/// What is changed of a batch. What is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchPatch {
+    /// Runs of it that are under way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub concurrency: Option<u32>,
+}

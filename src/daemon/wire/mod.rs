@@ -1,0 +1,31 @@
+//! What goes over the socket: the shapes that the daemon and its clients share, and their OpenAPI description.
+//!
+//! A public format: fields and kinds are added, never renamed, and whoever reads ignores what they do not know. Times are
+//! RFC 3339 in UTC; durations carry their unit in their name; money is US dollars.
+
+mod batch;
+mod control;
+mod error;
+mod run;
+
+pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView};
+pub use control::{
+    AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, ModelList,
+    ModelView, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
+};
+pub use error::{ApiError, Code};
+pub use run::{
+    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
+};
+
+/// The version of the API. Client and daemon must have the same.
+pub const API_VERSION: u32 = 1;
+
+/// The header in which each side says the version it speaks.
+pub const VERSION_HEADER: &str = "herder-api";
+
+/// The header that makes a submission safe to repeat.
+pub const KEY_HEADER: &str = "idempotency-key";
+
+/// The header in which a client says what it is, for the audit log.
+pub const CLIENT_HEADER: &str = "user-agent";
