@@ -24,8 +24,8 @@ pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
 pub use model::{Model, ModelTable, Price, Provider, Secret};
 pub use sections::{
-    CommandTool, Defaults, Durability, LogFormat, ProcessLimits, Schema, Store, Supervisor, Telemetry,
-    Timeouts, Tools,
+    CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role, Schema, Store,
+    Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -41,6 +41,9 @@ pub struct Config {
     pub tools: Tools,
     pub store: Store,
     pub telemetry: Telemetry,
+    pub daemon: Daemon,
+    #[serde(default)]
+    pub notify: Vec<Notify>,
     #[serde(default)]
     pub models: BTreeMap<String, ModelTable>,
     #[serde(default)]
@@ -186,6 +189,7 @@ fn names_a_file(keys: &[&str], value: &str) -> bool {
         ["defaults", "workspace"]
         | ["tools", "read_roots"]
         | ["models", _, "api_key_file"]
+        | ["daemon", "token_file"]
         | ["command_tools", _, "schema"] => true,
         ["defaults", "policy"] => is_policy_file(value),
         _ => false,
@@ -224,6 +228,23 @@ impl Config {
                     return refuse(key, "stands beside free = true; keep one of the two");
                 }
             }
+        }
+        if let Some(listen) = self.daemon.listen.filter(|listen| !listen.ip().is_loopback()) {
+            let what = format!("{listen} can be reached from other machines; want one of this, as 127.0.0.1:7070");
+            return Err(layers.refuse(&["daemon", "listen"], what));
+        }
+        for notify in &self.notify {
+            let url = notify.url.as_deref();
+            let what = match (notify.on.is_empty(), notify.command.is_empty(), url) {
+                (true, ..) => "on: is empty; say of what to tell, as [\"batch-end\"]",
+                (_, true, None) => "wants a command or a url",
+                (_, false, Some(_)) => "has a command and a url; make it two",
+                (_, true, Some(url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
+                    "url: want one that begins with http:// or https://"
+                }
+                (false, false, None) | (false, true, Some(_)) => continue,
+            };
+            return Err(layers.refuse(&["notify"], what.to_owned()));
         }
         for (name, tool) in &self.command_tools {
             if tool.command.first().is_none_or(String::is_empty) {

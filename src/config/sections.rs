@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
     time::Duration,
@@ -143,6 +144,63 @@ pub enum Durability {
     Power,
     /// The end of the process, however it ends.
     Process,
+}
+
+/// How `herder serve` is reached, beside its socket.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Daemon {
+    pub listen: Option<SocketAddr>,
+    pub token_file: Option<PathBuf>,
+    pub group: Option<String>,
+    pub max_connections: NonZeroUsize,
+    /// What others than the daemon's own user may do, by user name or number.
+    pub roles: BTreeMap<String, Role>,
+}
+
+/// What a user may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Look.
+    Viewer,
+    /// Look, and answer approvals.
+    Approver,
+    /// Everything.
+    Operator,
+}
+
+/// Somebody to tell when something happens.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// What they want to hear of.
+    pub on: Vec<Occasion>,
+    /// A program that is started, and its arguments; it gets the news as JSON on its stdin.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Where the news is posted as JSON.
+    pub url: Option<String>,
+}
+
+/// What can be worth telling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Occasion {
+    /// A batch has ended, however it did.
+    BatchEnd,
+    /// A run has ended otherwise than done.
+    RunFailed,
+}
+
+impl Occasion {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BatchEnd => "batch-end",
+            Self::RunFailed => "run-failed",
+        }
+    }
 }
 
 /// What is told about herder itself.

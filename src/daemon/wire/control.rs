@@ -159,14 +159,15 @@ pub struct ConfigPatch {
     pub drain_s: Option<u32>,
 }
 
-/// The configuration in force, without secrets: key, value and where it comes from.
+/// The configuration in force, without secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigView {
-    /// By key, as `supervisor.max_live_runs`.
+    /// Its sections and values.
     #[schema(value_type = Object)]
-    pub values: BTreeMap<String, Value>,
-    /// Where each comes from.
-    pub sources: BTreeMap<String, String>,
+    pub config: Value,
+    /// Where each value comes from, by its dotted name.
+    #[schema(value_type = Object)]
+    pub sources: Value,
 }
 
 /// What became of reading the configuration again.
