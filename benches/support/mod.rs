@@ -135,6 +135,7 @@ pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Ar
         limits: herder::domain::usage::Limits::default(),
         priority: 0,
         labels: std::collections::BTreeMap::new(),
+        submission: None,
         meta: None,
         params: herder::domain::task::Params::default(),
         script,

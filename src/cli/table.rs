@@ -91,6 +91,7 @@ mod tests {
             submitted_at: Timestamp::from_micros(1_764_489_600_000_000),
             end: end.map(|end| Arc::new(serde_json::from_str::<RunEnd>(end).expect("an end"))),
             ended_at: None,
+            asked: None,
         }
     }
 

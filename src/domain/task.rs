@@ -49,6 +49,9 @@ pub struct TaskSpec {
     /// Names and values to find it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// How to tell that it was asked for before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<Submission>,
     /// Anything the submitter wants back with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
@@ -58,6 +61,15 @@ pub struct TaskSpec {
     /// What the scripted model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+}
+
+/// Names one wish of a submitter, so that asking for it twice gives one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submission {
+    /// The submitter's own name for it.
+    pub key: Arc<str>,
+    /// A digest of what was asked: the same key with another one asks for something else.
+    pub digest: Arc<str>,
 }
 
 /// JSON of the submitter's own, kept as it came.

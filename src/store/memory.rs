@@ -4,7 +4,7 @@
 //! shared, so an append costs about a microsecond.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,8 +12,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
-    tickets::Tickets,
+    Asked, AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
+    StoreError, TaskRecord, Ticket, tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Event, FORMAT, Fact},
@@ -37,6 +37,8 @@ struct Log {
     runs: HashMap<RunId, Run>,
     records: Vec<RunRecord>,
     batches: Vec<(BatchRecord, Vec<TaskRecord>)>,
+    settings: BTreeMap<String, String>,
+    audit: Vec<AuditRecord>,
 }
 
 #[derive(Debug)]
@@ -126,6 +128,7 @@ impl Log {
                     task_id: spec.task_id.clone(),
                     attempt: spec.attempt,
                     submitted_at: fact.at,
+                    asked: Some(Arc::new(Asked::of(spec))),
                     end: None,
                     ended_at: None,
                 });
@@ -165,10 +168,18 @@ impl Log {
     }
 
     fn runs(&self, filter: &RunFilter) -> Vec<RunRecord> {
-        let newest = self.records.iter().rev().filter(|record| filter.admits(record));
-        let mut found: Vec<_> = newest.take(filter.limit.unwrap_or(usize::MAX)).cloned().collect();
-        found.reverse();
-        found
+        let end = filter.before.map_or(self.records.len(), |run| {
+            self.runs.get(&run).and_then(|known| known.record).unwrap_or(0)
+        });
+        newest(self.records.iter().take(end), filter.limit, |record| filter.admits(record))
+    }
+
+    fn count(&self, filter: &RunFilter) -> RunCounts {
+        let mut counts = RunCounts::default();
+        for record in self.records.iter().filter(|record| filter.admits(record)) {
+            counts.add(record.end.as_ref().map(|end| end.outcome.as_str()), 1);
+        }
+        counts
     }
 
     fn record_batch(&mut self, batch: BatchRecord, tasks: Vec<TaskRecord>) {
@@ -187,6 +198,18 @@ impl Log {
             }
         }
     }
+}
+
+/// The last `limit` that match, in their order.
+fn newest<'a, T: Clone + 'a>(
+    all: impl DoubleEndedIterator<Item = &'a T>,
+    limit: Option<usize>,
+    admits: impl Fn(&T) -> bool,
+) -> Vec<T> {
+    let matching = all.rev().filter(|one| admits(one));
+    let mut found: Vec<_> = matching.take(limit.unwrap_or(usize::MAX)).cloned().collect();
+    found.reverse();
+    found
 }
 
 impl EventStore for MemoryStore {
@@ -212,6 +235,10 @@ impl EventStore for MemoryStore {
 
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
         self.look(|log| log.runs(&filter))
+    }
+
+    fn count(&self, filter: RunFilter) -> BoxFuture<'_, Result<RunCounts, StoreError>> {
+        self.look(|log| log.count(&filter))
     }
 
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError> {
@@ -245,5 +272,30 @@ impl EventStore for MemoryStore {
             let found = log.batches.iter().find(|(known, _)| known.id == batch);
             found.map_or_else(Vec::new, |(_, tasks)| tasks.clone())
         })
+    }
+
+    fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {
+        self.change(|log| {
+            match value {
+                Some(value) => log.settings.insert(name.to_owned(), value),
+                None => log.settings.remove(name),
+            };
+            Ok(())
+        })
+    }
+
+    fn settings(&self) -> BoxFuture<'_, Result<BTreeMap<String, String>, StoreError>> {
+        self.look(|log| log.settings.clone())
+    }
+
+    fn record_audit(&self, record: AuditRecord) -> Result<Ticket, StoreError> {
+        self.change(|log| {
+            log.audit.push(record);
+            Ok(())
+        })
+    }
+
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>> {
+        self.look(|log| newest(log.audit.iter(), filter.limit, |record| filter.admits(record)))
     }
 }

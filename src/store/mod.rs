@@ -4,23 +4,29 @@
 //! ticket. Tickets become durable in the order in which they were handed over, over all runs. What a reader or
 //! a subscriber is given is durable.
 
+mod audit;
 #[cfg(test)]
 mod contract;
 pub mod feed;
 pub mod folder;
 pub mod memory;
+mod runs;
 #[cfg(test)]
 mod samples;
 pub mod sqlite;
 mod tickets;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use self::{
+    audit::{AuditFilter, AuditRecord},
+    runs::{Asked, RunCounts, RunFilter, RunRecord},
+};
 use crate::domain::{
-    event::{DecodeError, Envelope, Fact, RunEnd},
+    event::{DecodeError, Envelope, Fact},
     id::{BatchId, Pos, RunId, Seq},
     time::Timestamp,
 };
@@ -59,6 +65,9 @@ pub trait EventStore: Send + Sync + 'static {
     /// Runs that match, oldest first.
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;
 
+    /// How many runs match, and how they stand; the filter's `before` and `limit` do not count.
+    fn count(&self, filter: RunFilter) -> BoxFuture<'_, Result<RunCounts, StoreError>>;
+
     /// Keeps a snapshot of a run's state as of `through`; a later one replaces it. Losing it costs time, not facts.
     /// One of events that the log does not have, since their append failed, fails with [`StoreError::Conflict`].
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError>;
@@ -74,65 +83,22 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// The tasks of a batch, in the order in which they were recorded.
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>>;
+
+    /// Keeps a small fact of whoever runs the runs, not of any one of them, or with no value forgets it.
+    fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError>;
+
+    /// Every such fact that is kept, by name.
+    fn settings(&self) -> BoxFuture<'_, Result<BTreeMap<String, String>, StoreError>>;
+
+    /// Records that somebody asked for a change.
+    fn record_audit(&self, record: AuditRecord) -> Result<Ticket, StoreError>;
+
+    /// The records of changes that match, oldest first.
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>>;
 }
 
 /// A snapshot of a run's state, and the last event that is in it.
 pub type Checkpoint = (Seq, Vec<u8>);
-
-/// Which runs are asked for. What is absent does not narrow.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunFilter {
-    /// Only those of this batch.
-    pub batch: Option<BatchId>,
-    /// Only those that have ended, or only those that have not.
-    pub ended: Option<bool>,
-    /// Only those of this task id.
-    pub task_id: Option<String>,
-    /// Only those whose id, written out, starts with this.
-    pub id_prefix: Option<String>,
-    /// At most this many, the newest.
-    pub limit: Option<usize>,
-}
-
-impl RunFilter {
-    /// The first and the last id that, written out, can start with `prefix`; nothing if none can.
-    fn ids(prefix: &str) -> Option<(RunId, RunId)> {
-        let complete = |rest: &str| format!("{prefix}{}", rest.get(prefix.len()..)?).parse().ok();
-        Some((
-            complete("00000000-0000-0000-0000-000000000000")?,
-            complete("ffffffff-ffff-ffff-ffff-ffffffffffff")?,
-        ))
-    }
-
-    /// Whether a run matches; `limit` is not its business.
-    fn admits(&self, record: &RunRecord) -> bool {
-        self.batch.is_none_or(|batch| record.batch == Some(batch))
-            && self.ended.is_none_or(|ended| record.end.is_some() == ended)
-            && self.task_id.as_ref().is_none_or(|id| record.task_id.as_deref() == Some(id))
-            && self.id_prefix.as_ref().is_none_or(|prefix| {
-                Self::ids(prefix).is_some_and(|(first, last)| (first..=last).contains(&record.run))
-            })
-    }
-}
-
-/// What a store knows of a run without reading its log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRecord {
-    /// The run.
-    pub run: RunId,
-    /// Its batch, if any.
-    pub batch: Option<BatchId>,
-    /// Its task's id, if any.
-    pub task_id: Option<Arc<str>>,
-    /// Which attempt at the task it is.
-    pub attempt: u32,
-    /// When it was submitted.
-    pub submitted_at: Timestamp,
-    /// How it ended, if it has.
-    pub end: Option<Arc<RunEnd>>,
-    /// When it ended, if it has.
-    pub ended_at: Option<Timestamp>,
-}
 
 /// A batch, as it was started last.
 #[derive(Clone, Debug, PartialEq, Eq)]

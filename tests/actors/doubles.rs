@@ -1,7 +1,7 @@
 //! Tools, models and stores that do what real ones do on their worst day.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     future::pending,
     sync::{
         Arc, Mutex,
@@ -23,8 +23,8 @@ use herder::{
     },
     model::{Delta, ModelError, ModelProvider, Request},
     store::{
-        BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
-        memory::MemoryStore,
+        AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
+        StoreError, TaskRecord, Ticket, memory::MemoryStore,
     },
     tool::{CallContext, Output, Started, Tool, workspace::Workspace},
 };
@@ -279,6 +279,10 @@ impl EventStore for TroubledStore {
         self.inner.runs(filter)
     }
 
+    fn count(&self, filter: RunFilter) -> BoxFuture<'_, Result<RunCounts, StoreError>> {
+        self.inner.count(filter)
+    }
+
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError> {
         self.inner.save_checkpoint(run, through, state)
     }
@@ -297,5 +301,21 @@ impl EventStore for TroubledStore {
 
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>> {
         self.inner.tasks(batch)
+    }
+
+    fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {
+        self.inner.save_setting(name, value)
+    }
+
+    fn settings(&self) -> BoxFuture<'_, Result<BTreeMap<String, String>, StoreError>> {
+        self.inner.settings()
+    }
+
+    fn record_audit(&self, record: AuditRecord) -> Result<Ticket, StoreError> {
+        self.inner.record_audit(record)
+    }
+
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>> {
+        self.inner.audit(filter)
     }
 }

@@ -67,6 +67,7 @@ impl<'a> Completer<'a> {
                 limits: line.limits.or(defaults.limits),
                 priority: line.priority.unwrap_or(defaults.priority),
                 labels: over(&defaults.labels, line.labels),
+                submission: None,
                 meta: line.meta,
                 params: params(line.params.unwrap_or_default(), &defaults.params),
                 script,

@@ -5,14 +5,19 @@
 //! That no second process writes is for whoever opens it to see to, by the state folder's lock.
 
 mod follow;
+mod list;
 mod queue;
 mod read;
+mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod versions;
 mod writer;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
@@ -28,8 +33,8 @@ use self::{
     writer::Writer,
 };
 use super::{
-    BatchRecord, Checkpoint, EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket,
-    tickets::Tickets,
+    AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
+    StoreError, TaskRecord, Ticket, tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Event, Fact, encode},
@@ -238,7 +243,11 @@ impl EventStore for SqliteStore {
     }
 
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
-        self.read_after_writes(move |db| read::runs(db, &filter))
+        self.read_after_writes(move |db| list::runs(db, &filter))
+    }
+
+    fn count(&self, filter: RunFilter) -> BoxFuture<'_, Result<RunCounts, StoreError>> {
+        self.read_after_writes(move |db| list::count(db, &filter))
     }
 
     fn save_checkpoint(&self, run: RunId, through: Seq, state: Vec<u8>) -> Result<Ticket, StoreError> {
@@ -260,21 +269,37 @@ impl EventStore for SqliteStore {
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>> {
         self.read_after_writes(move |db| read::tasks(db, batch))
     }
+
+    fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {
+        self.queue.hand_over(Request::Setting { name: name.to_owned(), value })
+    }
+
+    fn settings(&self) -> BoxFuture<'_, Result<BTreeMap<String, String>, StoreError>> {
+        self.read_after_writes(read::settings)
+    }
+
+    fn record_audit(&self, record: AuditRecord) -> Result<Ticket, StoreError> {
+        self.queue.hand_over(Request::Audit(record))
+    }
+
+    fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>> {
+        self.read_after_writes(move |db| list::audit(db, &filter))
+    }
 }
 
 /// What a fact changes beside the log, if it changes anything.
 fn milestone(fact: &Fact) -> Option<Result<Milestone, serde_json::Error>> {
     if let Event::Submitted(spec) = &fact.event {
-        let task_id = spec.task_id.clone();
-        return Some(Ok(Milestone::Submitted {
-            batch: spec.batch,
-            task_id,
-            attempt: spec.attempt,
+        let labels = (!spec.labels.is_empty()).then(|| serde_json::to_string(&spec.labels)).transpose();
+        return Some(labels.map(|labels| Milestone::Submitted {
             at: fact.at,
+            spec: Arc::clone(spec),
+            labels,
         }));
     }
     if let Event::RunEnd(end) = &fact.event {
-        return Some(serde_json::to_vec(end).map(|end| Milestone::Ended { at: fact.at, end }));
+        let encoded = serde_json::to_vec(end);
+        return Some(encoded.map(|bytes| Milestone::Ended { at: fact.at, outcome: end.outcome, end: bytes }));
     }
     None
 }

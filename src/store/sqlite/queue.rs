@@ -11,10 +11,12 @@ use std::{
 
 use crate::{
     domain::{
-        id::{BatchId, RunId, Seq},
+        id::{RunId, Seq},
+        outcome::Outcome,
+        task::TaskSpec,
         time::Timestamp,
     },
-    store::{BatchRecord, StoreError, TaskRecord, Ticket},
+    store::{AuditRecord, BatchRecord, StoreError, TaskRecord, Ticket},
 };
 
 /// Requests that share one transaction at most: enough to make the disk's share of each small, and few enough that
@@ -29,6 +31,8 @@ pub(super) enum Request {
     Append(Append),
     Checkpoint { run: RunId, through: Seq, state: Vec<u8> },
     Batch { batch: BatchRecord, tasks: Vec<TaskRecord> },
+    Setting { name: String, value: Option<String> },
+    Audit(AuditRecord),
 }
 
 #[derive(Debug)]
@@ -43,8 +47,8 @@ pub(super) struct Append {
 /// A fact that changes what is known of a run without reading its log.
 #[derive(Debug)]
 pub(super) enum Milestone {
-    Submitted { batch: Option<BatchId>, task_id: Option<Arc<str>>, attempt: u32, at: Timestamp },
-    Ended { at: Timestamp, end: Vec<u8> },
+    Submitted { at: Timestamp, spec: Arc<TaskSpec>, labels: Option<String> },
+    Ended { at: Timestamp, outcome: Outcome, end: Vec<u8> },
 }
 
 impl Request {
@@ -56,6 +60,8 @@ impl Request {
                 batch.options.len()
                     + tasks.iter().map(|task| task.task_id.len() + task.hash.len()).sum::<usize>()
             }
+            Self::Setting { name, value } => name.len() + value.as_ref().map_or(0, String::len),
+            Self::Audit(record) => record.target.len() + record.detail.as_ref().map_or(0, String::len),
         }
     }
 }

@@ -3,18 +3,21 @@
 //! What is read is committed, hence as durable as it will ever be. A row that cannot be read is an error that names
 //! its place; it is never passed over.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+};
 
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::sync::oneshot;
 
 use crate::{
     domain::{
-        event::{DecodeError, Envelope, RunEnd, decode},
+        event::{DecodeError, Envelope, decode},
         id::{BatchId, Pos, RunId, Seq},
         time::Timestamp,
     },
-    store::{BatchRecord, Checkpoint, RunFilter, RunRecord, StoreError, TaskRecord},
+    store::{BatchRecord, Checkpoint, StoreError, TaskRecord},
 };
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -124,75 +127,6 @@ fn miscounted(expected: usize, found: usize) -> DecodeError {
     DecodeError::Body(serde::de::Error::custom(format_args!("{found} events where {expected} were written")))
 }
 
-/// Runs that match, oldest first.
-pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-    let Some((sql, values)) = select_runs(filter) else { return Ok(Vec::new()) };
-    let mut select = db.prepare_cached(&sql)?;
-    let mut rows = select.query(params_from_iter(values))?;
-    let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        records.push(record(row)?);
-    }
-    records.reverse();
-    Ok(records)
-}
-
-/// Asks for the runs that match, newest first; nothing if none can.
-fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
-    let mut wanted = vec!["submitted_at IS NOT NULL"];
-    let mut values: Vec<Value> = Vec::new();
-    if let Some(batch) = filter.batch {
-        wanted.push("batch = ?");
-        values.push(batch.as_bytes().to_vec().into());
-    }
-    if let Some(task_id) = &filter.task_id {
-        wanted.push("task_id = ?");
-        values.push(task_id.clone().into());
-    }
-    match filter.ended {
-        Some(true) => wanted.push("ended_at IS NOT NULL"),
-        Some(false) => wanted.push("ended_at IS NULL"),
-        None => {}
-    }
-    if let Some(prefix) = &filter.id_prefix {
-        let (first, last) = RunFilter::ids(prefix)?;
-        wanted.push("id BETWEEN ? AND ?");
-        values.extend([first, last].map(|id| Value::from(id.as_bytes().to_vec())));
-    }
-    values.push(filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into());
-    let wanted = wanted.join(" AND ");
-    let sql = format!(
-        "SELECT pos, id, batch, task_id, attempt, submitted_at, end, ended_at FROM run
-         WHERE {wanted} ORDER BY pos DESC LIMIT ?"
-    );
-    Some((sql, values))
-}
-
-fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
-    let run = RunId::from_bytes(row.get(1)?);
-    let end = match row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
-        Some(body) => Some(Arc::new(end(body).map_err(|source| StoreError::Damaged {
-            pos: Pos::new(row.get(0).unwrap_or_default()),
-            run,
-            source: Arc::new(source),
-        })?)),
-        None => None,
-    };
-    Ok(RunRecord {
-        run,
-        batch: row.get::<_, Option<[u8; 16]>>(2)?.map(BatchId::from_bytes),
-        task_id: row.get(3)?,
-        attempt: row.get(4)?,
-        submitted_at: Timestamp::from_micros(row.get(5)?),
-        end,
-        ended_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_micros),
-    })
-}
-
-fn end(body: &[u8]) -> Result<RunEnd, DecodeError> {
-    serde_json::from_slice(body).map_err(|source| DecodeError::Data { kind: "run_end".to_owned(), source })
-}
-
 /// The last snapshot of a run.
 pub(super) fn checkpoint(db: &Connection, run: RunId) -> Result<Option<Checkpoint>, StoreError> {
     let mut select = db.prepare_cached("SELECT through, state FROM checkpoint WHERE run = ?1")?;
@@ -222,37 +156,9 @@ pub(super) fn tasks(db: &Connection, batch: BatchId) -> Result<Vec<TaskRecord>, 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::sqlite::{Durability, schema};
-
-    #[test]
-    fn no_question_about_runs_looks_at_more_rows_than_it_must() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.db");
-        let db = schema::open_writer(&path, Durability::Process, std::time::Duration::ZERO).unwrap();
-        let plan = |filter: RunFilter| -> String {
-            let (sql, values) = select_runs(&filter).unwrap();
-            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            explain.query_row(params_from_iter(values), |row| row.get(3)).unwrap()
-        };
-        let all = RunFilter::default;
-        let batch = Some(BatchId::from_bytes([1; 16]));
-        let plans = [
-            (RunFilter { batch, ..all() }, "SEARCH run USING INDEX run_batch (batch=?)"),
-            (
-                RunFilter { batch, task_id: Some("t".into()), ..all() },
-                "SEARCH run USING INDEX run_task (task_id=?)",
-            ),
-            (RunFilter { ended: Some(false), ..all() }, "SCAN run USING INDEX run_open"),
-            (
-                RunFilter { id_prefix: Some("0".into()), ..all() },
-                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?)",
-            ),
-        ];
-        for (filter, expected) in plans {
-            assert_eq!(plan(filter), expected);
-        }
-    }
+/// Every setting, by name.
+pub(super) fn settings(db: &Connection) -> Result<BTreeMap<String, String>, StoreError> {
+    let mut select = db.prepare_cached("SELECT name, value FROM setting")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -13,7 +13,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::Db
 use super::{Durability, OpenError};
 
 /// Step `n` brings a file from version `n` to `n + 1`. Steps are added, never changed.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
 CREATE TABLE append (
     pos INTEGER PRIMARY KEY,
     run INTEGER NOT NULL,
@@ -54,6 +55,68 @@ CREATE TABLE checkpoint (
     through INTEGER NOT NULL,
     state BLOB NOT NULL
 ) STRICT;
+",
+    "
+ALTER TABLE run ADD COLUMN outcome TEXT;
+ALTER TABLE run ADD COLUMN detail TEXT;
+ALTER TABLE run ADD COLUMN about TEXT;
+ALTER TABLE run ADD COLUMN model TEXT;
+ALTER TABLE run ADD COLUMN labels TEXT;
+ALTER TABLE run ADD COLUMN priority INTEGER;
+ALTER TABLE run ADD COLUMN predecessor BLOB CHECK (length(predecessor) = 16);
+ALTER TABLE run ADD COLUMN submission_key TEXT;
+ALTER TABLE run ADD COLUMN submission_digest TEXT;
+UPDATE run SET outcome = said ->> 'outcome', detail = said ->> 'detail'
+FROM (SELECT pos AS number, CAST(end AS TEXT) AS said FROM run)
+WHERE pos = number AND json_valid(said);
+UPDATE run SET
+    about = trim(replace(replace(substr(spec ->> 'task', 1, 120), char(10), ' '), char(9), ' ')),
+    model = spec ->> 'model',
+    labels = spec -> 'labels',
+    priority = coalesce(spec ->> 'priority', 0),
+    predecessor = unhex(replace(spec ->> 'predecessor', '-', ''))
+FROM (
+    SELECT pos AS number,
+        CASE WHEN json_valid(CAST(body AS TEXT)) THEN CAST(body AS TEXT) -> 0 -> 'data' END AS spec
+    FROM append WHERE first_seq = 1
+)
+WHERE pos = number AND submitted_at IS NOT NULL;
+CREATE INDEX run_outcome ON run (outcome) WHERE submitted_at IS NOT NULL;
+CREATE INDEX run_detail ON run (detail) WHERE detail IS NOT NULL;
+CREATE INDEX run_predecessor ON run (predecessor) WHERE predecessor IS NOT NULL;
+CREATE INDEX run_submission ON run (submission_key) WHERE submission_key IS NOT NULL;
+CREATE TABLE setting (
+    name TEXT NOT NULL UNIQUE,
+    value TEXT NOT NULL
+) STRICT;
+CREATE TABLE audit (
+    idx INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    uid INTEGER,
+    user TEXT,
+    client TEXT,
+    verb TEXT NOT NULL,
+    target TEXT NOT NULL,
+    changed INTEGER NOT NULL,
+    detail TEXT
+) STRICT;
+CREATE INDEX audit_target ON audit (target);
+",
+];
+
+/// What the steps after `n` add, for one who reads a file of version `n` and may not take them: it stands before the
+/// file's own tables. What was asked of a run is left out: it would have to be read from the log.
+const STAND_INS: &[&str] = &["", "
+CREATE TEMP VIEW run AS SELECT pos, id, batch, task_id, attempt, submitted_at, ended_at, end,
+    CASE WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'outcome' END AS outcome,
+    CASE WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'detail' END AS detail,
+    NULL AS about, NULL AS model, NULL AS labels, NULL AS priority, NULL AS predecessor,
+    NULL AS submission_key, NULL AS submission_digest
+FROM main.run;
+CREATE TEMP TABLE setting (name TEXT, value TEXT);
+CREATE TEMP TABLE audit (
+    idx INTEGER, at INTEGER, uid INTEGER, user TEXT, client TEXT, verb TEXT, target TEXT, changed INTEGER, detail TEXT
+);
 "];
 
 /// Pages that the write-ahead log may hold before it is copied into the file: each copy costs two waits for the disk.
@@ -93,7 +156,13 @@ pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
         }
         opened => opened?,
     };
-    if found == 0 { Err(empty()) } else { Ok(db) }
+    if found == 0 {
+        return Err(empty());
+    }
+    for stand_ins in STAND_INS.iter().skip(found) {
+        db.execute_batch(stand_ins).map_err(|source| OpenError::sqlite(path, source))?;
+    }
+    Ok(db)
 }
 
 fn open_to_read(path: &Path, name: &OsStr, busy_timeout: Duration) -> Result<(Connection, usize), OpenError> {
@@ -149,4 +218,14 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
         change.pragma_update(None, "user_version", from + 1)?;
     }
     change.commit()
+}
+
+/// Makes a file as version 1 left it.
+#[cfg(test)]
+pub(super) fn make_first_version(path: &Path) -> Connection {
+    let db = Connection::open(path).unwrap();
+    db.pragma_update(None, "journal_mode", "WAL").unwrap();
+    db.execute_batch(STEPS[0]).unwrap();
+    db.pragma_update(None, "user_version", 1).unwrap();
+    db
 }

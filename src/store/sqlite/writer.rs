@@ -13,10 +13,13 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use tokio::sync::watch;
 
-use super::queue::{Append, Group, Milestone, Queue, Request};
+use super::{
+    queue::{Append, Group, Milestone, Queue, Request},
+    rows,
+};
 use crate::{
-    domain::id::{BatchId, Pos, RunId, Seq},
-    store::{BatchRecord, StoreError, TaskRecord, Ticket, tickets::Tickets},
+    domain::id::{Pos, RunId, Seq},
+    store::{StoreError, Ticket, tickets::Tickets},
     telemetry::{metric, span},
 };
 
@@ -119,10 +122,12 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
                     let conflict = StoreError::Conflict { run: *run, expected: *through, actual };
                     written.refused.push((ticket, conflict));
                 } else {
-                    save_checkpoint(&change, *run, *through, state)?;
+                    rows::save_checkpoint(&change, *run, *through, state)?;
                 }
             }
-            Request::Batch { batch, tasks } => record_batch(&change, batch, tasks)?,
+            Request::Batch { batch, tasks } => rows::record_batch(&change, batch, tasks)?,
+            Request::Setting { name, value } => rows::save_setting(&change, name, value.as_deref())?,
+            Request::Audit(record) => rows::record_audit(&change, record)?,
         }
     }
     change.commit()?;
@@ -185,47 +190,7 @@ fn insert(change: &Transaction<'_>, append: &Append, pos: Pos, number: Option<Po
         .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![pos.get(), number, append.expected.plus(1).get(), append.count, append.body])?;
     for milestone in &append.milestones {
-        match milestone {
-            Milestone::Submitted { batch, task_id, attempt, at } => {
-                let batch = batch.as_ref().map(BatchId::as_bytes);
-                change
-                    .prepare_cached(
-                        "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5 WHERE pos = ?1",
-                    )?
-                    .execute(params![number, batch, task_id, attempt, at.as_micros()])?
-            }
-            Milestone::Ended { at, end } => change
-                .prepare_cached("UPDATE run SET ended_at = ?2, end = ?3 WHERE pos = ?1")?
-                .execute(params![number, at.as_micros(), end])?,
-        };
-    }
-    Ok(())
-}
-
-fn save_checkpoint(change: &Transaction<'_>, run: RunId, through: Seq, state: &[u8]) -> rusqlite::Result<()> {
-    change
-        .prepare_cached(
-            "INSERT INTO checkpoint (run, through, state) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run) DO UPDATE SET through = excluded.through, state = excluded.state",
-        )?
-        .execute(params![run.as_bytes(), through.get(), state])?;
-    Ok(())
-}
-
-fn record_batch(change: &Transaction<'_>, batch: &BatchRecord, tasks: &[TaskRecord]) -> rusqlite::Result<()> {
-    let id = batch.id.as_bytes();
-    change
-        .prepare_cached(
-            "INSERT INTO batch (batch, name, created_at, options) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (batch) DO UPDATE SET name = excluded.name, options = excluded.options",
-        )?
-        .execute(params![id, batch.name, batch.created_at.as_micros(), batch.options])?;
-    let mut record = change.prepare_cached(
-        "INSERT INTO task (batch, task_id, hash) VALUES (?1, ?2, ?3)
-         ON CONFLICT (batch, task_id) DO UPDATE SET hash = excluded.hash",
-    )?;
-    for task in tasks {
-        record.execute(params![id, task.task_id, task.hash])?;
+        rows::reach(change, number, milestone)?;
     }
     Ok(())
 }

@@ -1,0 +1,112 @@
+//! Writing what stands beside the log: what is known of a run without reading it, batches, snapshots, settings and
+//! who changed what.
+//!
+//! Each change is part of a transaction of the writer's, and knows nothing of the others in it.
+
+use rusqlite::{Transaction, params};
+
+use super::queue::Milestone;
+use crate::{
+    domain::id::{BatchId, RunId, Seq},
+    store::{AuditRecord, BatchRecord, TaskRecord, runs::about},
+};
+
+/// Changes what is known of the run of that number.
+pub(super) fn reach(change: &Transaction<'_>, number: u64, milestone: &Milestone) -> rusqlite::Result<()> {
+    match milestone {
+        Milestone::Submitted { at, spec, labels } => {
+            let submission = spec.submission.as_ref();
+            change
+                .prepare_cached(
+                    "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5, about = ?6, model = ?7,
+                         labels = ?8, priority = ?9, predecessor = ?10, submission_key = ?11, submission_digest = ?12
+                     WHERE pos = ?1",
+                )?
+                .execute(params![
+                    number,
+                    spec.batch.as_ref().map(BatchId::as_bytes),
+                    spec.task_id,
+                    spec.attempt,
+                    at.as_micros(),
+                    about(&spec.task),
+                    spec.model,
+                    labels,
+                    spec.priority,
+                    spec.predecessor.as_ref().map(RunId::as_bytes),
+                    submission.map(|one| &one.key),
+                    submission.map(|one| &one.digest),
+                ])?
+        }
+        Milestone::Ended { at, outcome, end } => change
+            .prepare_cached(
+                "UPDATE run SET ended_at = ?2, end = ?3, outcome = ?4, detail = ?5 WHERE pos = ?1",
+            )?
+            .execute(params![number, at.as_micros(), end, outcome.as_str(), outcome.detail()])?,
+    };
+    Ok(())
+}
+
+pub(super) fn save_checkpoint(
+    change: &Transaction<'_>,
+    run: RunId,
+    through: Seq,
+    state: &[u8],
+) -> rusqlite::Result<()> {
+    change
+        .prepare_cached(
+            "INSERT INTO checkpoint (run, through, state) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run) DO UPDATE SET through = excluded.through, state = excluded.state",
+        )?
+        .execute(params![run.as_bytes(), through.get(), state])?;
+    Ok(())
+}
+
+pub(super) fn record_batch(
+    change: &Transaction<'_>,
+    batch: &BatchRecord,
+    tasks: &[TaskRecord],
+) -> rusqlite::Result<()> {
+    let id = batch.id.as_bytes();
+    change
+        .prepare_cached(
+            "INSERT INTO batch (batch, name, created_at, options) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (batch) DO UPDATE SET name = excluded.name, options = excluded.options",
+        )?
+        .execute(params![id, batch.name, batch.created_at.as_micros(), batch.options])?;
+    let mut record = change.prepare_cached(
+        "INSERT INTO task (batch, task_id, hash) VALUES (?1, ?2, ?3)
+         ON CONFLICT (batch, task_id) DO UPDATE SET hash = excluded.hash",
+    )?;
+    for task in tasks {
+        record.execute(params![id, task.task_id, task.hash])?;
+    }
+    Ok(())
+}
+
+pub(super) fn save_setting(
+    change: &Transaction<'_>,
+    name: &str,
+    value: Option<&str>,
+) -> rusqlite::Result<()> {
+    match value {
+        Some(value) => change
+            .prepare_cached(
+                "INSERT INTO setting (name, value) VALUES (?1, ?2)
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            )?
+            .execute([name, value])?,
+        None => change.prepare_cached("DELETE FROM setting WHERE name = ?1")?.execute([name])?,
+    };
+    Ok(())
+}
+
+pub(super) fn record_audit(change: &Transaction<'_>, record: &AuditRecord) -> rusqlite::Result<()> {
+    let AuditRecord { at, uid, user, client, verb, target, changed, detail } = record;
+    change
+        .prepare_cached(
+            "INSERT INTO audit (at, uid, user, client, verb, target, changed, detail)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![at.as_micros(), uid, user, client, verb, target, changed, detail])?;
+    Ok(())
+}
