@@ -7,6 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use crate::domain::time::Timestamp;
 
+/// A point in time as herder writes it: RFC 3339 in UTC, to the microsecond; nothing for one that no calendar has.
+pub fn rfc3339(at: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(at.as_micros()).map_or_else(|_| String::new(), |at| format!("{at:.6}"))
+}
+
+/// Reads a point in time, in RFC 3339 with any offset.
+pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Some(Timestamp::from_micros(at.as_microsecond()))
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync + 'static {
     /// Now, in UTC.

@@ -164,10 +164,10 @@ pub struct Daemon {
 pub enum Role {
     /// Look.
     Viewer,
-    /// Look, and answer approvals.
-    Approver,
-    /// Everything.
+    /// Submit, steer, cancel, pause and retune, too.
     Operator,
+    /// Answer what a run asks leave for, too.
+    Approver,
 }
 
 /// Somebody to tell when something happens.

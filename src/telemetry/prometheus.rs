@@ -1,6 +1,6 @@
 //! Serves the metrics in Prometheus' text format, to this machine alone.
 
-use std::{future::Future, net::SocketAddr};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
@@ -11,6 +11,9 @@ const SECONDS: &[f64] =
     &[0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0];
 /// Things done together.
 const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// How often what was recorded is summed up though nobody asked.
+const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Why metrics are not served.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +28,8 @@ pub enum MetricsError {
         #[source]
         source: BuildError,
     },
+    #[error("metrics cannot be recorded")]
+    Setup(#[source] BuildError),
     #[error("metrics are recorded already")]
     Twice(#[source] metrics::SetRecorderError<metrics_exporter_prometheus::PrometheusRecorder>),
 }
@@ -42,13 +47,8 @@ pub fn start(address: SocketAddr) -> Result<impl Future<Output = ()> + Send + us
         return Err(MetricsError::NoPort(address));
     }
     let listen = |source| MetricsError::Listen { address, source };
-    let (recorder, serve) = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
-        .and_then(|builder| {
-            builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_REQUESTS.to_owned()), COUNTS)
-        })
-        .and_then(|builder| builder.with_http_listener(address).build())
-        .map_err(listen)?;
+    let (recorder, serve) =
+        builder().and_then(|builder| builder.with_http_listener(address).build()).map_err(listen)?;
     metrics::set_global_recorder(recorder).map_err(MetricsError::Twice)?;
     metric::describe();
     Ok(async move {
@@ -56,6 +56,33 @@ pub fn start(address: SocketAddr) -> Result<impl Future<Output = ()> + Send + us
             tracing::warn!(?error, "metrics are no longer served");
         }
     })
+}
+
+/// Starts to record the metrics of this process; what this returns writes them out. Must be called within the runtime,
+/// whose tasks keep the records short.
+///
+/// # Errors
+/// Metrics are recorded already.
+pub fn record() -> Result<impl Fn() -> String + Send + Sync + use<>, MetricsError> {
+    let recorder = builder().map_err(MetricsError::Setup)?.build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder).map_err(MetricsError::Twice)?;
+    metric::describe();
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(UPKEEP);
+        loop {
+            tick.tick().await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(move || handle.render())
+}
+
+fn builder() -> Result<PrometheusBuilder, BuildError> {
+    PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS).and_then(
+        |builder| builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_REQUESTS.to_owned()), COUNTS),
+    )
 }
 
 #[cfg(test)]
