@@ -18,8 +18,8 @@ pub(super) fn reach(change: &Transaction<'_>, number: u64, milestone: &Milestone
             let submission = spec.submission.as_ref();
             change
                 .prepare_cached(
-                    "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5, about = ?6, model = ?7,
-                         labels = ?8, priority = ?9, predecessor = ?10, submission_key = ?11, submission_digest = ?12
+                    "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5, standing = 'open', about = ?6,
+                         model = ?7, labels = ?8, priority = ?9, predecessor = ?10, submission_key = ?11, submission_digest = ?12
                      WHERE pos = ?1",
                 )?
                 .execute(params![
@@ -39,7 +39,7 @@ pub(super) fn reach(change: &Transaction<'_>, number: u64, milestone: &Milestone
         }
         Milestone::Ended { at, outcome, end } => change
             .prepare_cached(
-                "UPDATE run SET ended_at = ?2, end = ?3, outcome = ?4, detail = ?5 WHERE pos = ?1",
+                "UPDATE run SET ended_at = ?2, end = ?3, standing = ?4, detail = ?5 WHERE pos = ?1",
             )?
             .execute(params![number, at.as_micros(), end, outcome.as_str(), outcome.detail()])?,
     };
