@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// How a run stands that was submitted and has not ended; one that has stands as its outcome is called.
+const OPEN: &str = "open";
+
 /// Conditions that must all hold, with the values that they name.
 #[derive(Default)]
 struct Wanted {
@@ -69,15 +72,15 @@ pub(super) fn count(db: &Connection, filter: &RunFilter) -> Result<RunCounts, St
     let mut select = db.prepare_cached(&sql)?;
     let mut rows = select.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
-        let outcome = row.get_ref(0)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-        counts.add(outcome, row.get(1)?);
+        let standing = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        counts.add((standing != OPEN).then_some(standing), row.get(1)?);
     }
     Ok(counts)
 }
 
 /// Asks for the runs that match, newest first; nothing if none can.
 fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
-    let mut wanted = wanted(filter)?;
+    let mut wanted = wanted("submitted_at IS NOT NULL", filter)?;
     wanted.by("pos < (SELECT pos FROM run WHERE id = ?)", filter.before.map(|run| run.as_bytes().to_vec()));
     let sql = format!(
         "SELECT pos, id, batch, task_id, attempt, submitted_at, end, ended_at, about, model, labels, priority,
@@ -91,15 +94,15 @@ fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
 
 /// Asks how many runs match; nothing if none can.
 fn count_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
-    let wanted = wanted(filter)?;
-    let sql = format!("SELECT outcome, count(*) FROM run WHERE {} GROUP BY outcome", wanted.sql());
+    let wanted = wanted("standing IS NOT NULL", filter)?;
+    let sql = format!("SELECT standing, count(*) FROM run WHERE {} GROUP BY standing", wanted.sql());
     Some((sql, wanted.values))
 }
 
-/// What holds of a run that the filter admits; nothing if it admits none.
-fn wanted(filter: &RunFilter) -> Option<Wanted> {
+/// What holds of a run that was submitted, as `submitted` says, and that the filter admits; nothing if it admits none.
+fn wanted(submitted: &'static str, filter: &RunFilter) -> Option<Wanted> {
     let mut wanted = Wanted::default();
-    wanted.all("submitted_at IS NOT NULL", []);
+    wanted.all(submitted, []);
     wanted.by("batch = ?", filter.batch.map(|batch| batch.as_bytes().to_vec()));
     wanted.by("task_id = ?", filter.task_id.clone());
     wanted.by("submission_key = ?", filter.key.clone());
@@ -109,11 +112,11 @@ fn wanted(filter: &RunFilter) -> Option<Wanted> {
     wanted.by("submitted_at < ?", filter.until.map(Timestamp::as_micros));
     match filter.ended {
         Some(true) => wanted.all("ended_at IS NOT NULL", []),
-        Some(false) => wanted.all("ended_at IS NULL", []),
+        Some(false) => wanted.by("standing = ?", Some(OPEN.to_owned())),
         None => {}
     }
     match filter.outcome.as_deref().map(OutcomeName::of) {
-        Some(OutcomeName::Outcome(name)) => wanted.by("outcome = ?", Some(name.to_owned())),
+        Some(OutcomeName::Outcome(name)) => wanted.by("standing = ?", Some(name.to_owned())),
         Some(OutcomeName::Detail(name)) => wanted.by("detail = ?", Some(name.to_owned())),
         None => {}
     }
@@ -223,77 +226,63 @@ mod tests {
         let all = RunFilter::default;
         let batch = Some(BatchId::from_bytes([1; 16]));
         let run = Some(RunId::from_bytes([1; 16]));
-        let outcome = |name: &str| Some(name.to_owned());
-        let by_id = "SEARCH run USING INDEX sqlite_autoindex_run_1 (id=?)";
-        let plans = [
-            (all(), "SCAN run".to_owned()),
-            (RunFilter { batch, ..all() }, "SEARCH run USING INDEX run_batch (batch=?)".to_owned()),
+        let key = || Some("k".to_owned());
+        let outcome = |name: &str| RunFilter { outcome: Some(name.to_owned()), ..all() };
+        let runs = [
+            (all(), "SCAN run"),
+            (RunFilter { batch, ..all() }, "SEARCH run USING INDEX run_batch (batch=?)"),
             (
                 RunFilter { batch, task_id: Some("t".into()), ..all() },
-                "SEARCH run USING INDEX run_task (task_id=?)".to_owned(),
+                "SEARCH run USING INDEX run_task (task_id=?)",
             ),
-            (RunFilter { ended: Some(false), ..all() }, "SCAN run USING INDEX run_open".to_owned()),
+            (RunFilter { ended: Some(false), ..all() }, "SEARCH run USING INDEX run_standing (standing=?)"),
             (
                 RunFilter { id_prefix: Some("0".into()), ..all() },
-                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?), USE TEMP B-TREE FOR ORDER BY"
-                    .to_owned(),
+                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?), USE TEMP B-TREE FOR ORDER BY",
             ),
-            (
-                RunFilter { key: Some("k".into()), ..all() },
-                "SEARCH run USING INDEX run_submission (submission_key=?)".to_owned(),
-            ),
+            (RunFilter { key: key(), ..all() }, "SEARCH run USING INDEX run_submission (submission_key=?)"),
             (
                 RunFilter { predecessor: run, ..all() },
-                "SEARCH run USING INDEX run_predecessor (predecessor=?)".to_owned(),
+                "SEARCH run USING INDEX run_predecessor (predecessor=?)",
+            ),
+            (outcome("failed"), "SEARCH run USING INDEX run_standing (standing=?)"),
+            (outcome("stuck"), "SEARCH run USING INDEX run_detail (detail=?)"),
+            (
+                RunFilter { batch, ..outcome("done") },
+                "SEARCH run USING INDEX run_batch_standing (batch=? AND standing=?)",
             ),
             (
-                RunFilter { outcome: outcome("failed"), ..all() },
-                "SEARCH run USING INDEX run_outcome (outcome=?)".to_owned(),
-            ),
-            (
-                RunFilter { outcome: outcome("stuck"), ..all() },
-                "SEARCH run USING INDEX run_detail (detail=?)".to_owned(),
+                RunFilter { key: key(), ..outcome("done") },
+                "SEARCH run USING INDEX run_submission (submission_key=?)",
             ),
             (
                 RunFilter { before: run, ..all() },
-                format!("SEARCH run USING INTEGER PRIMARY KEY (rowid<?), SCALAR SUBQUERY 1, {by_id}"),
+                "SEARCH run USING INTEGER PRIMARY KEY (rowid<?), SCALAR SUBQUERY 1, \
+                 SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (id=?)",
             ),
             (
                 RunFilter { before: run, ended: Some(false), ..all() },
-                format!("SEARCH run USING INDEX run_open (rowid<?), SCALAR SUBQUERY 1, {by_id}"),
-            ),
-            (
-                RunFilter { outcome: outcome("done"), batch, ..all() },
-                "SEARCH run USING INDEX run_batch (batch=?)".to_owned(),
-            ),
-            (
-                RunFilter { outcome: outcome("done"), key: Some("k".into()), ..all() },
-                "SEARCH run USING INDEX run_submission (submission_key=?)".to_owned(),
+                "SEARCH run USING INDEX run_standing (standing=? AND rowid<?), SCALAR SUBQUERY 1, \
+                 SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (id=?)",
             ),
         ];
-        for (filter, expected) in plans {
-            let p = plan(select_runs(&filter).unwrap());
-            if p != expected {
-                println!("{filter:?}\n   {p}\n   {expected}");
-            }
+        for (filter, expected) in runs {
+            assert_eq!(plan(select_runs(&filter).unwrap()), expected, "{filter:?}");
         }
         let counts = [
-            (all(), "SCAN run USING COVERING INDEX run_outcome"),
+            (all(), "SEARCH run USING COVERING INDEX run_standing (standing>?)"),
             (
                 RunFilter { batch, ..all() },
-                "SEARCH run USING INDEX run_batch (batch=?), USE TEMP B-TREE FOR GROUP BY",
+                "SEARCH run USING COVERING INDEX run_batch_standing (batch=? AND standing>?)",
             ),
-            (RunFilter { ended: Some(false), ..all() }, "x"),
             (
-                RunFilter { outcome: outcome("done"), ..all() },
-                "SEARCH run USING COVERING INDEX run_outcome (outcome=?)",
+                RunFilter { ended: Some(false), ..all() },
+                "SEARCH run USING COVERING INDEX run_standing (standing=?)",
             ),
+            (outcome("done"), "SEARCH run USING COVERING INDEX run_standing (standing=?)"),
         ];
         for (filter, expected) in counts {
-            let p = plan(count_runs(&filter).unwrap());
-            if p != expected {
-                println!("COUNT {filter:?}\n   {p}\n   {expected}");
-            }
+            assert_eq!(plan(count_runs(&filter).unwrap()), expected, "{filter:?}");
         }
     }
 }

@@ -34,7 +34,7 @@ use self::{
 };
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
-    StoreError, TaskRecord, Ticket, tickets::Tickets,
+    StoreError, TaskRecord, Ticket, runs::about, tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Event, Fact, encode},
@@ -294,6 +294,7 @@ fn milestone(fact: &Fact) -> Option<Result<Milestone, serde_json::Error>> {
         return Some(labels.map(|labels| Milestone::Submitted {
             at: fact.at,
             spec: Arc::clone(spec),
+            about: about(&spec.task),
             labels,
         }));
     }

@@ -47,7 +47,7 @@ pub(super) struct Append {
 /// A fact that changes what is known of a run without reading its log.
 #[derive(Debug)]
 pub(super) enum Milestone {
-    Submitted { at: Timestamp, spec: Arc<TaskSpec>, labels: Option<String> },
+    Submitted { at: Timestamp, spec: Arc<TaskSpec>, about: String, labels: Option<String> },
     Ended { at: Timestamp, outcome: Outcome, end: Vec<u8> },
 }
 

@@ -8,27 +8,42 @@ use rusqlite::{Transaction, params};
 use super::queue::Milestone;
 use crate::{
     domain::id::{BatchId, RunId, Seq},
-    store::{AuditRecord, BatchRecord, TaskRecord, runs::about},
+    store::{AuditRecord, BatchRecord, TaskRecord},
 };
 
-/// Changes what is known of the run of that number.
-pub(super) fn reach(change: &Transaction<'_>, number: u64, milestone: &Milestone) -> rusqlite::Result<()> {
+/// Puts down a run that is new and was not submitted, under its number.
+pub(super) fn insert_run(change: &Transaction<'_>, number: u64, run: RunId) -> rusqlite::Result<()> {
+    change
+        .prepare_cached("INSERT INTO run (pos, id) VALUES (?1, ?2)")?
+        .execute(params![number, run.as_bytes()])?;
+    Ok(())
+}
+
+/// Changes what is known of a run for something that happened to it.
+pub(super) fn reach(
+    change: &Transaction<'_>,
+    number: u64,
+    run: RunId,
+    milestone: &Milestone,
+) -> rusqlite::Result<()> {
     match milestone {
-        Milestone::Submitted { at, spec, labels } => {
+        // A run that is submitted is new: its row is written once, not put down first and then filled.
+        Milestone::Submitted { at, spec, about, labels } => {
             let submission = spec.submission.as_ref();
             change
                 .prepare_cached(
-                    "UPDATE run SET batch = ?2, task_id = ?3, attempt = ?4, submitted_at = ?5, about = ?6, model = ?7,
-                         labels = ?8, priority = ?9, predecessor = ?10, submission_key = ?11, submission_digest = ?12
-                     WHERE pos = ?1",
+                    "INSERT OR REPLACE INTO run (pos, id, batch, task_id, attempt, submitted_at, standing, about, model,
+                         labels, priority, predecessor, submission_key, submission_digest)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'open', ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 )?
                 .execute(params![
                     number,
+                    run.as_bytes(),
                     spec.batch.as_ref().map(BatchId::as_bytes),
                     spec.task_id,
                     spec.attempt,
                     at.as_micros(),
-                    about(&spec.task),
+                    about,
                     spec.model,
                     labels,
                     spec.priority,
@@ -39,7 +54,7 @@ pub(super) fn reach(change: &Transaction<'_>, number: u64, milestone: &Milestone
         }
         Milestone::Ended { at, outcome, end } => change
             .prepare_cached(
-                "UPDATE run SET ended_at = ?2, end = ?3, outcome = ?4, detail = ?5 WHERE pos = ?1",
+                "UPDATE run SET ended_at = ?2, end = ?3, standing = ?4, detail = ?5 WHERE pos = ?1",
             )?
             .execute(params![number, at.as_micros(), end, outcome.as_str(), outcome.detail()])?,
     };

@@ -3,8 +3,9 @@
 //! A row of `append` is one append: event `i` of it has place `pos + i`, so places are dense over all events and no
 //! single event is indexed. A run is named there by the place of its first event: runs that live at one time have
 //! numbers close together, so a commit of many runs changes a few pages of the index where ids would change one for
-//! each run. What is asked for without reading a log stands in tables beside it, which the writer
-//! changes in the same transaction. The schema only ever grows, by steps; a file of a newer version is left alone.
+//! each run. What is asked for without reading a log stands in tables beside it, which the writer changes in the same
+//! transaction; a run has the standing `open` there, then its outcome's name. The schema grows by steps only; a file of
+//! a newer version is left alone, and one of an older version that is only read stays as it is.
 
 use std::{ffi::OsStr, path::Path, time::Duration};
 
@@ -57,7 +58,7 @@ CREATE TABLE checkpoint (
 ) STRICT;
 ",
     "
-ALTER TABLE run ADD COLUMN outcome TEXT;
+ALTER TABLE run ADD COLUMN standing TEXT;
 ALTER TABLE run ADD COLUMN detail TEXT;
 ALTER TABLE run ADD COLUMN about TEXT;
 ALTER TABLE run ADD COLUMN model TEXT;
@@ -66,9 +67,10 @@ ALTER TABLE run ADD COLUMN priority INTEGER;
 ALTER TABLE run ADD COLUMN predecessor BLOB CHECK (length(predecessor) = 16);
 ALTER TABLE run ADD COLUMN submission_key TEXT;
 ALTER TABLE run ADD COLUMN submission_digest TEXT;
-UPDATE run SET outcome = said ->> 'outcome', detail = said ->> 'detail'
+UPDATE run SET standing = 'open' WHERE submitted_at IS NOT NULL;
+UPDATE run SET standing = said ->> 'outcome', detail = said ->> 'detail'
 FROM (SELECT pos AS number, CAST(end AS TEXT) AS said FROM run)
-WHERE pos = number AND json_valid(said);
+WHERE pos = number AND submitted_at IS NOT NULL AND json_valid(said);
 UPDATE run SET
     about = trim(replace(replace(substr(spec ->> 'task', 1, 120), char(10), ' '), char(9), ' ')),
     model = spec ->> 'model',
@@ -81,7 +83,9 @@ FROM (
     FROM append WHERE first_seq = 1
 )
 WHERE pos = number AND submitted_at IS NOT NULL;
-CREATE INDEX run_outcome ON run (outcome) WHERE submitted_at IS NOT NULL;
+DROP INDEX run_open;
+CREATE INDEX run_standing ON run (standing);
+CREATE INDEX run_batch_standing ON run (batch, standing) WHERE batch IS NOT NULL;
 CREATE INDEX run_detail ON run (detail) WHERE detail IS NOT NULL;
 CREATE INDEX run_predecessor ON run (predecessor) WHERE predecessor IS NOT NULL;
 CREATE INDEX run_submission ON run (submission_key) WHERE submission_key IS NOT NULL;
@@ -104,11 +108,15 @@ CREATE INDEX audit_target ON audit (target);
 ",
 ];
 
-/// What the steps after `n` add, for one who reads a file of version `n` and may not take them: it stands before the
-/// file's own tables. What was asked of a run is left out: it would have to be read from the log.
-const STAND_INS: &[&str] = &["", "
+/// What whoever reads a file of version `n` and may not take the steps after it is given in their place. It hides the
+/// file's own tables of the same names. What was asked of a run stays unknown: it would have to be read from the log.
+const STAND_INS: [&str; STEPS.len()] = ["", "
 CREATE TEMP VIEW run AS SELECT pos, id, batch, task_id, attempt, submitted_at, ended_at, end,
-    CASE WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'outcome' END AS outcome,
+    CASE
+        WHEN submitted_at IS NULL THEN NULL
+        WHEN ended_at IS NULL THEN 'open'
+        WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'outcome'
+    END AS standing,
     CASE WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'detail' END AS detail,
     NULL AS about, NULL AS model, NULL AS labels, NULL AS priority, NULL AS predecessor,
     NULL AS submission_key, NULL AS submission_digest
@@ -159,7 +167,7 @@ pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
     if found == 0 {
         return Err(empty());
     }
-    for stand_ins in STAND_INS.iter().skip(found) {
+    if let Some(stand_ins) = STAND_INS.get(found) {
         db.execute_batch(stand_ins).map_err(|source| OpenError::sqlite(path, source))?;
     }
     Ok(db)

@@ -180,17 +180,16 @@ pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
 
 /// Inserts an append to the run of that number, or to a run that is new.
 fn insert(change: &Transaction<'_>, append: &Append, pos: Pos, number: Option<Pos>) -> rusqlite::Result<()> {
-    if number.is_none() {
-        change
-            .prepare_cached("INSERT INTO run (pos, id) VALUES (?1, ?2)")?
-            .execute(params![pos.get(), append.run.as_bytes()])?;
+    let submits = matches!(append.milestones.first(), Some(Milestone::Submitted { .. }));
+    if number.is_none() && !submits {
+        rows::insert_run(change, pos.get(), append.run)?;
     }
     let number = number.unwrap_or(pos).get();
     change
         .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![pos.get(), number, append.expected.plus(1).get(), append.count, append.body])?;
     for milestone in &append.milestones {
-        rows::reach(change, number, milestone)?;
+        rows::reach(change, number, append.run, milestone)?;
     }
     Ok(())
 }
