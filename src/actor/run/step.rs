@@ -326,6 +326,10 @@ fn count(fact: &Fact) {
         | Event::InputQueued(_)
         | Event::InputClaimed(_)
         | Event::CancelRequested(_)
+        | Event::Paused(_)
+        | Event::Resumed(_)
+        | Event::Parked(_)
+        | Event::Unparked(_)
         | Event::Interrupted(_)
         | Event::Restart(_) => {}
     }
