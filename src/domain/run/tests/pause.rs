@@ -173,7 +173,7 @@ fn a_turn_whose_last_call_is_cancelled_is_over() {
 #[test]
 fn a_call_that_has_started_is_answered_or_is_unknown_is_not_cancelled_here() {
     let mut play = Play::acting(&[("a", "bash"), ("b", "bash")]);
-    let mut cancel = |play: &mut Play, id| play.attempt(Input::CancelCall(CallId::new(id)));
+    let cancel = |play: &mut Play, id| play.attempt(Input::CancelCall(CallId::new(id)));
     play.grants("a");
     assert_eq!(cancel(&mut play, "a"), Err(Refused::CallStarted));
     play.ends("a");
