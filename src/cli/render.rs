@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 use super::progress::{clock, short};
 use crate::domain::{
     call::Failure,
-    event::{Envelope, Event, InputKind, RestartCause},
+    event::{Envelope, Event, InputKind, ParkReason, RestartCause},
     outcome::Outcome,
     policy::Verdict,
     time::Timestamp,
@@ -150,6 +150,15 @@ fn describe(event: &Event) -> (Tone, String) {
             (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
         }
         Event::CancelRequested(cancel) => (Tone::Notable, format!("to end as {}", cancel.outcome)),
+        Event::Paused(_) => (Tone::Notable, "to be held before its next request".to_owned()),
+        Event::Resumed(_) => (Tone::Notable, "to go on".to_owned()),
+        Event::Parked(parked) => {
+            let waits = match parked.reason {
+                ParkReason::Paused => "waits to be resumed",
+            };
+            (Tone::Notable, waits.to_owned())
+        }
+        Event::Unparked(_) => (Tone::Notable, "goes on".to_owned()),
         Event::Interrupted(_) => (Tone::Notable, "goes on at the next start".to_owned()),
         Event::Restart(restart) => {
             let cause = match restart.cause {
@@ -241,6 +250,10 @@ mod tests {
                 r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
             ),
             ("cancel_requested", r#"{"outcome": "budget", "detail": "wall_time"}"#),
+            ("paused", "{}"),
+            ("resumed", "{}"),
+            ("parked", r#"{"reason": "paused"}"#),
+            ("unparked", "{}"),
             ("interrupted", "{}"),
             ("restart", r#"{"cause": "actor", "error": "panicked"}"#),
             (

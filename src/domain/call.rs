@@ -192,9 +192,9 @@ pub enum Failure {
     Failed,
     /// The tool's time was up.
     TimedOut,
-    /// The run was cancelled while the call ran.
+    /// The call, or its whole run, was cancelled while it ran.
     Cancelled,
-    /// The run was cancelled before the call started.
+    /// The call, or its whole run, was cancelled before it started.
     AbortedBeforeStart,
     /// The process died while the call ran; whether it took effect is not known.
     OutcomeUnknown,

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
 
+use self::stored::read;
+pub use self::stored::{DecodeError, decode, encode};
 use super::{
     call::{Access, EffectClass, ToolResult},
     id::{CallId, Pos, RunId, Seq},
@@ -18,6 +19,8 @@ use super::{
     time::Timestamp,
     usage::Usage,
 };
+
+mod stored;
 
 /// The version of the event format that this program writes.
 pub const FORMAT: u16 = 1;
@@ -75,6 +78,14 @@ pub enum Event {
     ModelRetry(ModelRetry),
     /// Somebody asked for the run's end.
     CancelRequested(CancelRequested),
+    /// A person wants the run to be held before its next request.
+    Paused(Paused),
+    /// A person wants it to go on.
+    Resumed(Resumed),
+    /// The run gave its slot up; it waits for something else than a model or a tool.
+    Parked(Parked),
+    /// It has a slot again and goes on.
+    Unparked(Unparked),
     /// herder stopped before the run had ended; it goes on at the next start.
     Interrupted(Interrupted),
     /// The run goes on from its log.
@@ -190,6 +201,33 @@ pub struct CancelRequested {
     pub outcome: Outcome,
 }
 
+/// See [`Event::Paused`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {}
+
+/// See [`Event::Resumed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {}
+
+/// What a parked run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParkReason {
+    /// A person who resumes it, or what it belongs to.
+    Paused,
+}
+
+/// See [`Event::Parked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// What it waits for.
+    pub reason: ParkReason,
+}
+
+/// See [`Event::Unparked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unparked {}
+
 /// See [`Event::Interrupted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupted {}
@@ -290,84 +328,11 @@ kinds! {
     InputClaimed => "input_claimed",
     ModelRetry => "model_retry",
     CancelRequested => "cancel_requested",
+    Paused => "paused",
+    Resumed => "resumed",
+    Parked => "parked",
+    Unparked => "unparked",
     Interrupted => "interrupted",
     Restart => "restart",
     RunEnd => "run_end",
-}
-
-/// Why stored text is no event.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    #[error("event kind {0:?} is not known to this version")]
-    Kind(String),
-    #[error("event of kind {kind:?} does not have that kind's shape")]
-    Data {
-        kind: String,
-        #[source]
-        source: serde_json::Error,
-    },
-    #[error("not a list of events")]
-    Body(#[source] serde_json::Error),
-}
-
-fn read<T: DeserializeOwned>(kind: &str, data: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(data).map_err(|source| DecodeError::Data { kind: kind.to_owned(), source })
-}
-
-/// A fact as it is stored: what the row it lies in does not tell.
-#[derive(Serialize, Deserialize)]
-struct Stored<'a> {
-    v: u16,
-    at: Timestamp,
-    turn: u32,
-    #[serde(borrow)]
-    kind: std::borrow::Cow<'a, str>,
-    #[serde(borrow)]
-    data: &'a RawValue,
-}
-
-struct Data<'a>(&'a Event);
-
-impl Serialize for Data<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize_data(serializer)
-    }
-}
-
-impl Serialize for Fact {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let mut fields = serializer.serialize_struct("Fact", 5)?;
-        fields.serialize_field("v", &FORMAT)?;
-        fields.serialize_field("at", &self.at)?;
-        fields.serialize_field("turn", &self.turn)?;
-        fields.serialize_field("kind", self.event.kind())?;
-        fields.serialize_field("data", &Data(&self.event))?;
-        fields.end()
-    }
-}
-
-/// Encodes facts as the body of one append: a JSON list.
-///
-/// # Errors
-/// Only if a value in a fact has no JSON form.
-pub fn encode(facts: &[Fact]) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(facts)
-}
-
-/// Reads the body of one append back.
-///
-/// # Errors
-/// The first event that this version cannot read.
-pub fn decode(body: &[u8], run: RunId, pos: Pos, first: Seq) -> Result<Vec<Envelope>, DecodeError> {
-    let stored: Vec<Stored<'_>> = serde_json::from_slice(body).map_err(DecodeError::Body)?;
-    stored
-        .into_iter()
-        .zip(0..)
-        .map(|(one, index)| {
-            let event = Event::from_parts(&one.kind, one.data.get())?;
-            let fact = Fact { at: one.at, turn: one.turn, event };
-            Ok(Envelope { v: one.v, pos: pos.plus(index), run, seq: first.plus(index), fact })
-        })
-        .collect()
 }

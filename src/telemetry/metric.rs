@@ -44,6 +44,8 @@ metrics! {
     Gauge Count RUNS_LIVE = "runs_live";
     /// Runs that wait for a slot.
     Gauge Count RUNS_QUEUED = "runs_queued";
+    /// Runs that are paused or behind a gate, without a slot.
+    Gauge Count RUNS_HELD = "runs_held";
     /// Restarts of runs whose actor had died.
     Counter Count RUN_RESTARTS = "run_restarts_total";
     /// Turns that began.

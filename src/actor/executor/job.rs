@@ -71,7 +71,7 @@ pub(super) async fn run(
 ) {
     let mut locks = Locks { executor, ticket: Some(ticket) };
     let held = Held::begin(&services, &job);
-    let cancel = job.cancel.child_token();
+    let cancel = job.cancel.clone();
     let blocking = TaskTracker::new();
     let call = AssertUnwindSafe(call(&services, &job, cancel.clone(), &blocking)).catch_unwind();
     let reached = until_executor_gone(call, &executor_gone, &cancel).await;

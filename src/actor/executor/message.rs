@@ -28,6 +28,8 @@ pub enum ExecutorMsg {
     Moved(Ticket, Box<Job>),
     /// From a run, or from its supervisor when its actor has died: those of its calls that wait are no longer wanted.
     Withdraw(RunId),
+    /// From a run: this one of its calls, if it waits, is no longer wanted.
+    WithdrawCall(RunId, CallId),
     /// From a person: change how many calls may run at once.
     SetPermits(usize),
     /// How much is going on.
@@ -74,7 +76,7 @@ pub struct Job {
     pub tool: Arc<dyn Tool>,
     /// Where.
     pub workspace: Arc<Workspace>,
-    /// Fires when the run ends early or is gone.
+    /// Fires when the call is to end: alone, or since its run ends early or is gone.
     pub cancel: CancellationToken,
     /// When the executor took it: the order of these is the order of the queue.
     pub queued_at: Timestamp,

@@ -90,6 +90,7 @@ impl Actor for Executor {
                 }
             }
             ExecutorMsg::Withdraw(run) => queue.withdraw(run),
+            ExecutorMsg::WithdrawCall(run, call) => queue.withdraw_call(run, &call),
             ExecutorMsg::SetPermits(permits) => queue.schedule.set_permits(permits),
             // Whoever asked may have gone; that is no fault of ours.
             ExecutorMsg::Ask(reply) => drop(reply.send(queue.load())),
@@ -146,6 +147,15 @@ impl Queue {
     fn withdraw(&mut self, run: RunId) {
         for ticket in self.waiting_of.remove(&run).unwrap_or_default() {
             self.waiting.remove(&ticket);
+            self.schedule.remove(ticket);
+        }
+    }
+
+    fn withdraw_call(&mut self, run: RunId, call: &CallId) {
+        let mut of_run = self.waiting_of.get(&run).into_iter().flatten().copied();
+        let ticket = of_run.find(|ticket| self.waiting.get(ticket).is_some_and(|job| job.call.id == *call));
+        if let Some(ticket) = ticket {
+            self.take(ticket);
             self.schedule.remove(ticket);
         }
     }

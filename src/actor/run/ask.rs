@@ -61,6 +61,7 @@ pub(super) fn spawn(
     turn: u32,
     attempt: u32,
     not_before: Timestamp,
+    cancel: CancellationToken,
 ) {
     let Some(spec) = state.run.spec().cloned() else { return };
     let services = actor.services.clone();
@@ -83,7 +84,7 @@ pub(super) fn spawn(
         turn,
         model: state.model.clone(),
         workspace: state.workspace.clone(),
-        cancel: actor.cancel.clone(),
+        cancel: cancel.clone(),
         services,
         offered: state.tools.names.clone(),
         since: Instant::now(),
@@ -92,7 +93,7 @@ pub(super) fn spawn(
     let led_here = state.progress.last;
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
-    let (cancel, store) = (actor.cancel.clone(), actor.services.store.clone());
+    let store = actor.services.store.clone();
     let span = span::model_request(&asking.model.name, turn);
     let work = async move {
         if !wait.is_zero() {

@@ -39,6 +39,16 @@ pub enum RunMsg {
     Drain,
     /// From the supervisor: stop where you are as soon as what runs has stopped.
     Interrupt,
+    /// From the supervisor: send no further request.
+    Hold,
+    /// From the supervisor: requests may be sent again.
+    GoOn,
+    /// From this run: it has come to where it is held.
+    Park,
+    /// From a task that waited for the disk: the log says that the run is parked.
+    HandOver,
+    /// From the supervisor, which has the run itself now: nothing more will come.
+    Leave,
     /// From a task that waited for the disk in vain.
     StoreFailed(StoreError),
 }

@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod ask;
+mod hold;
 mod judge;
 mod message;
 mod step;
@@ -60,6 +61,8 @@ pub struct RunArgs {
     pub tools: Offer,
     /// Who runs its calls.
     pub executor: ActorRef<ExecutorMsg>,
+    /// Whether it is to send no further request.
+    pub held: bool,
 }
 
 /// The run and what it has under way.
@@ -69,6 +72,8 @@ pub struct RunState {
     workspace: Arc<Workspace>,
     tools: Offer,
     executor: ActorRef<ExecutorMsg>,
+    /// It is to send no further request.
+    held: bool,
     progress: Progress,
 }
 
@@ -92,8 +97,8 @@ impl Actor for RunActor {
     type Arguments = RunArgs;
 
     async fn pre_start(&self, _: ActorRef<RunMsg>, args: RunArgs) -> Result<RunState, ActorProcessingErr> {
-        let RunArgs { run, model, workspace, tools, executor } = args;
-        Ok(RunState { run, model, workspace, tools, executor, progress: Progress::default() })
+        let RunArgs { run, model, workspace, tools, executor, held } = args;
+        Ok(RunState { run, model, workspace, tools, executor, held, progress: Progress::default() })
     }
 
     async fn handle(
@@ -103,7 +108,7 @@ impl Actor for RunActor {
         state: &mut RunState,
     ) -> Result<(), ActorProcessingErr> {
         if self.ended.load(Ordering::Relaxed) {
-            // Whatever is still in the mailbox comes too late; the sender sees its port close.
+            self.too_late(&me, state, message);
             return Ok(());
         }
         Ok(self.span.in_scope(|| self.take(&me, state, message))?)
@@ -114,6 +119,7 @@ impl RunActor {
     fn take(&self, me: &ActorRef<RunMsg>, state: &mut RunState, message: RunMsg) -> Result<(), StoreError> {
         match message {
             RunMsg::Begin(input) => self.report(me, state, input)?,
+            RunMsg::Ask(Input::CancelCall(call), reply) => self.cancel_call(me, state, call, reply)?,
             RunMsg::Ask(input, reply) => self.ask(me, state, input, reply)?,
             RunMsg::Report(input, taken) => {
                 self.report(me, state, input)?;
@@ -125,6 +131,11 @@ impl RunActor {
             RunMsg::CheckTime => self.check_time(me, state)?,
             RunMsg::Drain => self.drain(me, state)?,
             RunMsg::Interrupt => self.interrupt(me, state)?,
+            RunMsg::Hold => self.hold(me, state),
+            RunMsg::GoOn => self.go_on(me, state),
+            RunMsg::Park => self.park(me, state)?,
+            RunMsg::HandOver => self.hand_over(state),
+            RunMsg::Leave => {}
             RunMsg::StoreFailed(error) => return Err(error),
         }
         Ok(())
@@ -132,7 +143,7 @@ impl RunActor {
 }
 
 /// How a run goes on: from its log, and from its first turn if it never started. That a process was started again means
-/// nothing to a run that only waited.
+/// nothing to a run that only waited, or was parked.
 pub fn beginning(
     run: &Run,
     model: &Model,
@@ -141,10 +152,11 @@ pub fn beginning(
     error: Option<String>,
 ) -> impl Iterator<Item = Input> {
     let only_waited = run.started_at().is_none();
-    let goes_on = !only_waited || cause == RestartCause::Actor;
+    let parked = run.parked().is_some();
+    let goes_on = !(only_waited || parked) || cause == RestartCause::Actor;
     let restart = goes_on.then_some(Input::Restart { cause, error });
     let start = only_waited.then(|| Input::Start { model: model.name.clone(), tools });
-    restart.into_iter().chain(start)
+    restart.into_iter().chain(parked.then_some(Input::Unpark)).chain(start)
 }
 
 /// Something that a person says to a run.

@@ -1,12 +1,13 @@
 //! The one step that every message of a run comes down to: decide, append, fold, start what is newly owed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, atomic::Ordering},
 };
 
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::{sync::oneshot, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
 
 use super::{RunActor, RunMsg, RunState, ask};
 use crate::{
@@ -27,7 +28,8 @@ use crate::{
 /// What a run has under way.
 #[derive(Default)]
 pub(super) struct Progress {
-    under_way: BTreeSet<EffectId>,
+    /// What each is ended by.
+    under_way: BTreeMap<EffectId, CancellationToken>,
     stopping: Option<Stopping>,
     pub(super) timer: Option<AbortHandle>,
     /// The last append that was handed over.
@@ -39,6 +41,12 @@ impl Drop for Progress {
         if let Some(timer) = &self.timer {
             timer.abort();
         }
+    }
+}
+
+impl Progress {
+    pub(super) fn is_under_way(&self, effect: &EffectId) -> bool {
+        self.under_way.contains_key(effect)
     }
 }
 
@@ -74,13 +82,22 @@ impl RunActor {
         input: Input,
         reply: RpcReplyPort<Result<Seq, Refused>>,
     ) -> Result<(), StoreError> {
-        let ticket = match self.step(me, state, input)? {
+        let taken = self.step(me, state, input)?;
+        self.answer(me, state, taken, reply);
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &RunState,
+        taken: Result<Ticket, Refused>,
+        reply: RpcReplyPort<Result<Seq, Refused>>,
+    ) {
+        let ticket = match taken {
             Ok(ticket) => ticket,
-            Err(refused) => {
-                // The asker may have hung up.
-                let _ = reply.send(Err(refused));
-                return Ok(());
-            }
+            // The asker may have hung up.
+            Err(refused) => return drop(reply.send(Err(refused))),
         };
         let (store, seq, me) = (self.services.store.clone(), state.run.seq(), me.clone());
         tokio::spawn(async move {
@@ -91,6 +108,30 @@ impl RunActor {
                 Err(error) => drop(me.cast(RunMsg::StoreFailed(error))),
             }
         });
+    }
+
+    /// Ends one call: it never starts, or whoever runs it stops it and reports that.
+    pub(super) fn cancel_call(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        call: CallId,
+        reply: RpcReplyPort<Result<Seq, Refused>>,
+    ) -> Result<(), StoreError> {
+        let work = state.progress.under_way.get(&EffectId::Call(call.clone())).cloned();
+        let taken = self.step(me, state, Input::CancelCall(call.clone()))?;
+        if matches!(taken, Ok(_) | Err(Refused::CallStarted)) {
+            work.inspect(CancellationToken::cancel);
+        }
+        match taken {
+            // Nothing is of record yet. The asker may have hung up.
+            Err(Refused::CallStarted) => drop(reply.send(Ok(state.run.seq()))),
+            Err(_) => self.answer(me, state, taken, reply),
+            Ok(_) => {
+                let _ = state.executor.cast(ExecutorMsg::WithdrawCall(state.run.id(), call));
+                self.answer(me, state, taken, reply);
+            }
+        }
         Ok(())
     }
 
@@ -115,7 +156,7 @@ impl RunActor {
         Ok(())
     }
 
-    fn step(
+    pub(super) fn step(
         &self,
         me: &ActorRef<RunMsg>,
         state: &mut RunState,
@@ -143,21 +184,23 @@ impl RunActor {
         Ok(Ok(ticket))
     }
 
-    fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
+    pub(super) fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
         let owed = state.run.owed();
         let ids: BTreeSet<EffectId> = owed.iter().map(Effect::id).collect();
-        state.progress.under_way.retain(|id| ids.contains(id));
+        state.progress.under_way.retain(|id, _| ids.contains(id));
         if state.progress.stopping.is_some() && self.stops_here(me, state) {
+            return;
+        }
+        if self.parks_here(me, state) {
             return;
         }
         let mut jobs = Vec::new();
         for effect in owed {
-            if !state.progress.under_way.insert(effect.id()) {
-                continue;
-            }
+            let Entry::Vacant(place) = state.progress.under_way.entry(effect.id()) else { continue };
+            let cancel = place.insert(self.cancel.child_token()).clone();
             match effect {
                 Effect::AskModel { turn, attempt, not_before } => {
-                    ask::spawn(self, me, state, turn, attempt, not_before)
+                    ask::spawn(self, me, state, turn, attempt, not_before, cancel)
                 }
                 Effect::RunCall { call, decision, doubt } => match self.services.toolbox.get(&call.name) {
                     Some(tool) => jobs.push(Job {
@@ -167,7 +210,7 @@ impl RunActor {
                         access: decision.access.clone().into(),
                         tool: tool.clone(),
                         workspace: state.workspace.clone(),
-                        cancel: self.cancel.clone(),
+                        cancel,
                         queued_at: self.services.clock.now(),
                         moves: 0,
                         span: span::tool_call(&call.id, &call.name),
@@ -196,7 +239,7 @@ impl RunActor {
         state.executor = executor;
         let waiting: BTreeSet<EffectId> =
             state.run.waiting_calls().map(|call| EffectId::Call(call.id.clone())).collect();
-        state.progress.under_way.retain(|id| !waiting.contains(id));
+        state.progress.under_way.retain(|id, _| !waiting.contains(id));
         self.start_owed(me, state);
     }
 
@@ -210,6 +253,10 @@ impl RunActor {
 
     pub(super) fn interrupt(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         state.progress.stopping = Some(Stopping::Now);
+        if state.run.parked().is_some() {
+            // It has stopped, and is on its way to the supervisor.
+            return Ok(());
+        }
         self.call_off(state, state.run.waiting_calls().next().is_some());
         if !state.run.is_acting() {
             self.stop_unfinished(me, state)?;
@@ -221,7 +268,7 @@ impl RunActor {
     fn stops_here(&self, me: &ActorRef<RunMsg>, state: &RunState) -> bool {
         let fresh_turn = match state.run.phase() {
             Phase::Thinking { attempt, .. } => {
-                !state.progress.under_way.contains(&EffectId::Request(state.run.turn(), *attempt))
+                !state.progress.is_under_way(&EffectId::Request(state.run.turn(), *attempt))
             }
             Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => false,
         };
@@ -326,6 +373,10 @@ fn count(fact: &Fact) {
         | Event::InputQueued(_)
         | Event::InputClaimed(_)
         | Event::CancelRequested(_)
+        | Event::Paused(_)
+        | Event::Resumed(_)
+        | Event::Parked(_)
+        | Event::Unparked(_)
         | Event::Interrupted(_)
         | Event::Restart(_) => {}
     }

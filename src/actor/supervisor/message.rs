@@ -10,6 +10,7 @@ use crate::{
     actor::executor::ExecutorMsg,
     domain::{
         event::RunEnd,
+        gate::{Gates, PauseMode, Scope},
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
         run::{Input, Refused, Run},
@@ -34,6 +35,8 @@ pub enum RootMsg {
     Admit(Admitted),
     /// From a run: it has ended, and the log says so.
     Ended(Ended),
+    /// From a run: it is parked, and the log says so. It goes on when it is no longer held and there is a slot.
+    Parked(Box<Run>),
     /// From a run: it ended, but the log did not take it. The run is started again from the log.
     Lost(RunId, Arc<StoreError>),
     /// From a person: say something to a run, or end it. The reply port closes unanswered if there is no such run.
@@ -56,6 +59,14 @@ pub enum RootMsg {
     LeaveBehind,
     /// From the task that waited for the jobs of a dead executor: they have all ended.
     ExecutorGone,
+    /// From a person: shut a gate. Answered with whether that changed anything.
+    Shut(Scope, PauseMode, RpcReplyPort<bool>),
+    /// From a person: open a gate. Answered with whether that changed anything.
+    Open(Scope, RpcReplyPort<bool>),
+    /// From a person: which gates are shut.
+    Gates(RpcReplyPort<Gates>),
+    /// From a person: where a run is.
+    Place(RunId, RpcReplyPort<Option<Place>>),
     /// From a person: how much is going on.
     Load(RpcReplyPort<Load>),
 }
@@ -67,8 +78,21 @@ pub struct Load {
     pub live: usize,
     /// Runs that wait for one.
     pub queued: usize,
+    /// Runs that are paused or behind a gate, and neither have a slot nor wait for one.
+    pub held: usize,
     /// Live runs by batch.
     pub by_batch: BTreeMap<Option<BatchId>, usize>,
+}
+
+/// Where a run that has not ended is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It has a slot.
+    Live,
+    /// It waits for one.
+    Queued,
+    /// It is paused or behind a gate.
+    Held,
 }
 
 /// A run that is to have a slot.
@@ -91,6 +115,12 @@ pub(super) enum ShardMsg {
     Lost(RunId, String),
     /// The run has ended and is of no more concern.
     Forget(RunId),
+    /// The run is parked, and the root has it: give back whatever was asked of it and not taken.
+    Parked(RunId),
+    /// Have the run send no further request.
+    Hold(RunId),
+    /// The run may send requests again.
+    GoOn(RunId),
     /// From a task that opened the run's workspace, which may have taken long: now it can have its actor.
     Opened(Box<Opened>),
     /// From a task that read the run's log again: here is where it stands.

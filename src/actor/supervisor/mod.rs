@@ -5,14 +5,15 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use ractor::{Actor, ActorRef};
+use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
 use super::{Services, executor};
 use crate::{
     domain::{
         event::{Envelope, Event, Fact, RunEnd},
-        id::{BatchId, RunId, Seq},
+        gate::{Gates, PauseMode, Scope},
+        id::{BatchId, CallId, RunId, Seq},
         outcome::Outcome,
         run::{Input, Phase, Refused, Run},
         task::TaskSpec,
@@ -26,11 +27,12 @@ mod revival;
 mod root;
 mod settle;
 mod shard;
+mod slotless;
 #[cfg(test)]
 mod tests;
 
 use message::Reply;
-pub use message::{Admitted, Ended, Load, RootMsg};
+pub use message::{Admitted, Ended, Load, Place, RootMsg};
 use root::Root;
 
 /// The handle of a running supervision tree.
@@ -154,6 +156,53 @@ impl Supervisor {
         self.ask(run, Input::End(Outcome::Cancelled)).await
     }
 
+    /// Has a run held before its next request; returns once that is on disk. The turn under way ends as it would, then the
+    /// run gives its slot up.
+    ///
+    /// # Errors
+    /// There is no such run, it is ending, or it is paused already.
+    pub async fn pause(&self, run: RunId) -> Result<Seq, AskError> {
+        self.ask(run, Input::Pause).await
+    }
+
+    /// Has a paused run go on as soon as there is a slot and no gate is shut; returns once that is on disk.
+    ///
+    /// # Errors
+    /// There is no such run, it is ending, or it is not paused.
+    pub async fn unpause(&self, run: RunId) -> Result<Seq, AskError> {
+        self.ask(run, Input::Resume).await
+    }
+
+    /// Ends one call of a live run, which goes on. Returns once it is of record that a call that waited will not start;
+    /// one that runs is told to stop, and its result says so.
+    ///
+    /// # Errors
+    /// There is no such live run, or no such call of it is open.
+    pub async fn cancel_call(&self, run: RunId, call: CallId) -> Result<(), AskError> {
+        self.ask(run, Input::CancelCall(call)).await.map(drop)
+    }
+
+    /// Holds all runs of a scope; says whether that changed anything. Not of record: whoever wants it to last says it
+    /// again at the next start, before any run is taken up.
+    pub async fn hold(&self, scope: Scope, mode: PauseMode) -> bool {
+        self.query(|reply| RootMsg::Shut(scope, mode, reply)).await
+    }
+
+    /// Has the runs of a scope go on that nothing else holds; says whether that changed anything.
+    pub async fn release(&self, scope: Scope) -> bool {
+        self.query(|reply| RootMsg::Open(scope, reply)).await
+    }
+
+    /// What is held as a whole.
+    pub async fn gates(&self) -> Gates {
+        self.query(RootMsg::Gates).await
+    }
+
+    /// Where a run is; nowhere, if it has ended or was not taken up.
+    pub async fn place(&self, run: RunId) -> Option<Place> {
+        self.query(|reply| RootMsg::Place(run, reply)).await
+    }
+
     /// Ends all runs, or those of one batch, as cancelled.
     pub fn cancel_all(&self, batch: Option<BatchId>) {
         // Fails only if the tree is down, and the runs with it.
@@ -162,8 +211,13 @@ impl Supervisor {
 
     /// How much is going on; nothing, once the tree is down.
     pub async fn load(&self) -> Load {
+        self.query(RootMsg::Load).await
+    }
+
+    /// Asks the root; the answer of a tree that is down is empty.
+    async fn query<T: Default>(&self, ask: impl FnOnce(RpcReplyPort<T>) -> RootMsg) -> T {
         let (tell, answer) = oneshot::channel();
-        let _ = self.root.cast(RootMsg::Load(tell.into()));
+        let _ = self.root.cast(ask(tell.into()));
         answer.await.unwrap_or_default()
     }
 

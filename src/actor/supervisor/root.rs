@@ -1,17 +1,13 @@
 //! The root of the tree: who gets a slot, and when everybody has stopped.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use super::{
-    Jobs, end_without_actor,
-    message::{Admitted, Ended, Load, Reply, RootMsg, ShardMsg, Stopping},
+    Jobs,
+    message::{Admitted, Ended, Reply, RootMsg, ShardMsg, Stopping},
     shard::Shard,
     spawn_executor,
 };
@@ -19,10 +15,11 @@ use crate::{
     actor::{Services, executor::ExecutorMsg},
     domain::{
         admission::Admission,
-        event::RestartCause,
-        id::{BatchId, RunId},
+        gate::Gates,
+        id::{BatchId, RunId, Seq},
         outcome::Outcome,
         run::{Input, Run},
+        task::TaskSpec,
     },
     telemetry::metric,
 };
@@ -40,19 +37,38 @@ pub(super) struct Tree {
     executor: ActorRef<ExecutorMsg>,
     jobs: Jobs,
     shards: Vec<ActorRef<ShardMsg>>,
-    queue: Admission<Admitted>,
-    live: HashMap<RunId, LiveRun>,
+    /// Runs that wait for a slot; none of them is held.
+    pub(super) queue: Admission<Admitted>,
+    /// Runs that are kept from getting one.
+    pub(super) held: HashMap<RunId, Admitted>,
+    pub(super) live: HashMap<RunId, LiveRun>,
+    pub(super) gates: Gates,
     max_live: usize,
-    stopping: Stopping,
+    pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
     drained: Vec<RpcReplyPort<()>>,
 }
 
-struct LiveRun {
-    batch: Option<BatchId>,
-    done: oneshot::Sender<Ended>,
+/// A run that has a slot.
+pub(super) struct LiveRun {
+    pub(super) spec: Option<Arc<TaskSpec>>,
+    /// Where its log stood when it got the slot.
+    pub(super) head: Seq,
+    pub(super) done: oneshot::Sender<Ended>,
     /// It was told to end as this.
-    wish: Option<Outcome>,
+    pub(super) wish: Option<Outcome>,
+    /// It was told to send no further request.
+    pub(super) held: bool,
+}
+
+impl LiveRun {
+    pub(super) fn new(run: &Run, done: oneshot::Sender<Ended>, wish: Option<Outcome>) -> Self {
+        Self { spec: run.spec().cloned(), head: run.seq(), done, wish, held: false }
+    }
+
+    pub(super) fn batch(&self) -> Option<BatchId> {
+        self.spec.as_ref().and_then(|spec| spec.batch)
+    }
 }
 
 impl Actor for Root {
@@ -72,7 +88,9 @@ impl Actor for Root {
             jobs,
             shards,
             queue: Admission::default(),
+            held: HashMap::new(),
             live: HashMap::new(),
+            gates: Gates::default(),
             max_live: self.services.settings.max_live_runs,
             stopping: Stopping::No,
             drained: Vec::new(),
@@ -91,6 +109,7 @@ impl Actor for Root {
                 self.services.toolbox.forget(ended.run);
                 tree.ended(ended);
             }
+            RootMsg::Parked(run) => tree.parked(run),
             RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
@@ -105,7 +124,11 @@ impl Actor for Root {
             RootMsg::Interrupt => self.interrupt(&me, tree),
             RootMsg::LeaveBehind => tree.live.clear(),
             RootMsg::ExecutorGone => self.replace_executor(&me, tree).await?,
-            // Whoever asked may have gone.
+            // Whoever asked may have gone; so with the others.
+            RootMsg::Shut(scope, mode, reply) => drop(reply.send(tree.shut(scope, mode))),
+            RootMsg::Open(scope, reply) => drop(reply.send(tree.open(&scope))),
+            RootMsg::Gates(reply) => drop(reply.send(tree.gates.clone())),
+            RootMsg::Place(run, reply) => drop(reply.send(tree.place(run))),
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
         }
         tree.fill_slots();
@@ -167,6 +190,9 @@ impl Root {
                 if let Some(outcome) = live.wish {
                     let _ = shard.cast(ShardMsg::Ask(*run, Input::End(outcome), nobody()));
                 }
+                if live.held {
+                    let _ = shard.cast(ShardMsg::Hold(*run));
+                }
             }
             if let Some(place) = tree.shards.get_mut(index) {
                 *place = shard;
@@ -187,44 +213,6 @@ impl Root {
         Ok(())
     }
 
-    fn ask(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, input: Input, reply: Reply) {
-        if let Some(live) = tree.live.get_mut(&run) {
-            if let Input::End(outcome) = input {
-                live.wish.get_or_insert(outcome);
-                later(me, self.services.settings.stuck, RootMsg::CheckStuck(run));
-            }
-            return tree.to_shard(run, ShardMsg::Ask(run, input, reply));
-        }
-        if let Input::End(outcome) = input {
-            let waiting = tree.queue.remove(|waiting| waiting.run.id() == run).pop();
-            if let Some(Admitted { run: state, done }) = waiting {
-                self.end_queued(me, tree, *state, done, outcome, Some(reply));
-            }
-        } else if let Some(waiting) = tree.queue.find(|waiting| waiting.run.id() == run) {
-            self.tell_queued(&mut waiting.run, input, reply);
-        }
-        // Else the port closes unanswered.
-    }
-
-    /// What is said to a run that has no slot yet is of record at once; it hears it when it starts.
-    fn tell_queued(&self, run: &mut Run, input: Input, reply: Reply) {
-        let store = self.services.store.clone();
-        let facts = match run.decide(input, self.services.clock.now()) {
-            Ok(facts) => facts,
-            // Whoever asked may have gone.
-            Err(refused) => return drop(reply.send(Err(refused))),
-        };
-        let Ok(ticket) = store.append(run.id(), run.seq(), &facts) else { return };
-        facts.iter().for_each(|fact| run.evolve(fact));
-        let seq = run.seq();
-        tokio::spawn(async move {
-            // A port that closes unanswered says that nothing came of it.
-            if store.durable(ticket).await.is_ok() {
-                let _ = reply.send(Ok(seq));
-            }
-        });
-    }
-
     fn interrupt(&self, me: &ActorRef<RootMsg>, tree: &mut Tree) {
         if tree.stopping == Stopping::Draining {
             tree.stopping = Stopping::Interrupting;
@@ -232,43 +220,16 @@ impl Root {
             later(me, self.services.settings.stuck, RootMsg::LeaveBehind);
         }
     }
-
-    fn end_all(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, batch: Option<BatchId>, outcome: Outcome) {
-        let of_batch = |one: Option<BatchId>| batch.is_none() || one == batch;
-        for Admitted { run, done } in tree.queue.remove(|waiting| of_batch(batch_of(&waiting.run))) {
-            self.end_queued(me, tree, *run, done, outcome, None);
-        }
-        let live: Vec<RunId> =
-            tree.live.iter().filter(|(_, run)| of_batch(run.batch)).map(|(run, _)| *run).collect();
-        for run in live {
-            self.ask(me, tree, run, Input::End(outcome), nobody());
-        }
-    }
-
-    /// A run that has no slot ends without an actor; until the log says so it counts as live.
-    fn end_queued(
-        &self,
-        me: &ActorRef<RootMsg>,
-        tree: &mut Tree,
-        run: Run,
-        done: oneshot::Sender<Ended>,
-        outcome: Outcome,
-        reply: Option<Reply>,
-    ) {
-        tree.live.insert(run.id(), LiveRun { batch: batch_of(&run), done, wish: Some(outcome) });
-        // One that was taken up has first to be told that whoever was at work on it is gone.
-        let restart = Input::Restart { cause: RestartCause::Process, error: None };
-        let restart = run.started_at().is_some().then_some(restart);
-        let inputs = restart.into_iter().chain([Input::End(outcome)]).collect();
-        end_without_actor(&self.services, me, run, inputs, reply);
-    }
 }
 
 impl Tree {
-    fn enqueue(&mut self, admitted: Admitted) {
+    pub(super) fn enqueue(&mut self, admitted: Admitted) {
         if self.stopping != Stopping::No {
             // Its submitter sees the port close: it starts when herder does.
             return;
+        }
+        if self.gates.keep(&admitted.run) {
+            return self.keep(admitted);
         }
         let priority = admitted.run.spec().map_or(0, |spec| spec.priority);
         self.queue.push(priority, batch_of(&admitted.run), admitted);
@@ -283,11 +244,12 @@ impl Tree {
                 // Taken up twice: one actor a run. The port of this one closes.
                 continue;
             }
-            self.live.insert(id, LiveRun { batch: batch_of(&run), done, wish: None });
+            self.live.insert(id, LiveRun::new(&run, done, None));
             self.to_shard(id, ShardMsg::Start(run));
         }
         metrics::gauge!(metric::RUNS_LIVE).set(gauge(self.live.len()));
         metrics::gauge!(metric::RUNS_QUEUED).set(gauge(self.queue.len()));
+        metrics::gauge!(metric::RUNS_HELD).set(gauge(self.held.len()));
     }
 
     fn ended(&mut self, ended: Ended) {
@@ -301,6 +263,7 @@ impl Tree {
     /// Starts nothing any more; what is live goes on.
     fn close(&mut self) {
         self.queue = Admission::default();
+        self.held.clear();
         if self.stopping == Stopping::No {
             self.stopping = Stopping::Closed;
         }
@@ -331,7 +294,7 @@ impl Tree {
         usize::from(u16::from_be_bytes([bytes[14], bytes[15]])) % self.shards.len().max(1)
     }
 
-    fn to_shard(&self, run: RunId, message: ShardMsg) {
+    pub(super) fn to_shard(&self, run: RunId, message: ShardMsg) {
         if let Some(shard) = self.shards.get(self.shard_of(run)) {
             // A shard that is gone is replaced, and told of the runs that live.
             let _ = shard.cast(message);
@@ -343,26 +306,18 @@ impl Tree {
             let _ = shard.cast(message());
         }
     }
-
-    fn load(&self) -> Load {
-        let mut by_batch = BTreeMap::new();
-        for run in self.live.values() {
-            *by_batch.entry(run.batch).or_default() += 1;
-        }
-        Load { live: self.live.len(), queued: self.queue.len(), by_batch }
-    }
 }
 
-fn batch_of(run: &Run) -> Option<BatchId> {
+pub(super) fn batch_of(run: &Run) -> Option<BatchId> {
     run.spec().and_then(|spec| spec.batch)
 }
 
 /// For what is asked where nobody waits for the answer.
-fn nobody() -> Reply {
+pub(super) fn nobody() -> Reply {
     oneshot::channel().0.into()
 }
 
-fn later(me: &ActorRef<RootMsg>, delay: Duration, message: RootMsg) {
+pub(super) fn later(me: &ActorRef<RootMsg>, delay: Duration, message: RootMsg) {
     let me = me.clone();
     tokio::spawn(async move {
         tokio::time::sleep(delay).await;

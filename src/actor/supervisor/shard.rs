@@ -61,6 +61,8 @@ struct Life {
     death: Option<Death>,
     /// It was told to end as this. An actor that dies may not have heard it.
     wish: Option<Outcome>,
+    /// It is to send no further request.
+    held: bool,
     /// It did not end when it was told to.
     stuck: bool,
     /// Where its log stood when its last actor began, and the deaths since that the log does not know of.
@@ -102,6 +104,9 @@ impl Actor for Shard {
                 self.revive(&me, lives, run, Death { exit: Exit::Failed, error: Some(why) });
             }
             ShardMsg::Forget(run) => drop(lives.runs.remove(&run)),
+            ShardMsg::Parked(run) => self.parked(lives, run),
+            ShardMsg::Hold(run) => lives.hold(run, true, RunMsg::Hold),
+            ShardMsg::GoOn(run) => lives.hold(run, false, RunMsg::GoOn),
             ShardMsg::Kill(run) => self.kill(lives, run),
             ShardMsg::Drain => {
                 lives.stopping = Stopping::Draining;
@@ -169,7 +174,7 @@ impl Shard {
         life.head = run.seq();
         let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
         let executor = lives.executor.clone();
-        let args = RunArgs { run, model, workspace, tools, executor };
+        let args = RunArgs { run, model, workspace, tools, executor, held: life.held };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {
             Ok((actor, _)) => {
                 lives.by_actor.insert(actor.get_id(), id);
@@ -217,6 +222,10 @@ impl Shard {
         let Revived { run, life: number, next } = revived;
         let Some(life) = lives.runs.get_mut(&run.id()).filter(|life| life.number == number) else { return };
         match next {
+            Next::GoOn { .. } if run.parked().is_some() && (life.held || run.is_paused()) => {
+                life.ended.store(true, Ordering::Relaxed);
+                let _ = self.root.cast(RootMsg::Parked(Box::new(run)));
+            }
             Next::GoOn { death, untraced } => {
                 life.untraced = untraced;
                 self.begin(me, lives, run, Some(death)).await;
@@ -250,14 +259,22 @@ impl Shard {
             let _ = actor.cast(RunMsg::Ask(input, reply));
             return;
         }
-        if life.ended.load(Ordering::Relaxed) {
-            // The port closes unanswered.
-            return;
-        }
+        // If it has ended the port closes unanswered; if it is parked the root gets this back.
         life.asked.push((input, reply));
-        if wish.is_some() {
+        if wish.is_some() && !life.ended.load(Ordering::Relaxed) {
             // It waits to be started again; to be ended it need not wait.
             self.read_again(me, run, life);
+        }
+    }
+
+    /// The root has the run now. What was asked of it here goes there.
+    fn parked(&self, lives: &mut Lives, run: RunId) {
+        let Some(life) = lives.runs.remove(&run) else { return };
+        for (input, reply) in life.asked {
+            let _ = self.root.cast(RootMsg::Ask(run, input, reply));
+        }
+        if let Some(actor) = life.actor {
+            let _ = actor.cast(RunMsg::Leave);
         }
     }
 
@@ -344,6 +361,14 @@ impl Shard {
 }
 
 impl Lives {
+    fn hold(&mut self, run: RunId, held: bool, message: RunMsg) {
+        let Some(life) = self.runs.get_mut(&run) else { return };
+        life.held = held;
+        if let Some(actor) = &life.actor {
+            let _ = actor.cast(message);
+        }
+    }
+
     fn tell_all(&self, message: impl Fn() -> RunMsg) {
         for actor in self.runs.values().filter_map(|life| life.actor.as_ref()) {
             let _ = actor.cast(message());

@@ -10,6 +10,7 @@ use crate::domain::{
     message::{Message, Reply},
     outcome::FaultClass,
     task::TaskSpec,
+    time::Timestamp,
 };
 
 impl Run {
@@ -62,18 +63,27 @@ impl Run {
             }
             Event::ModelRetry(retry) => self.retry(retry, at),
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
+            Event::Paused(_) => self.paused = true,
+            Event::Resumed(_) => self.paused = false,
+            Event::Parked(parked) => {
+                self.activity.stop(at);
+                self.parked = Some(parked.reason);
+            }
+            Event::Unparked(_) => {
+                self.parked = None;
+                self.think_on(at);
+            }
             Event::Interrupted(_) => self.activity.stop(at),
             Event::Restart(_) => {
-                self.activity.stop(self.last_at);
+                self.activity.stop(self.alive_at);
                 self.idle_restarts.push(at);
                 self.doubt();
-                if let Phase::Thinking { not_before, .. } = self.phase {
-                    self.activity.begin(at.max(not_before));
-                }
+                self.think_on(at);
             }
             Event::RunEnd(end) => {
                 self.activity.stop(at);
                 self.inputs.clear();
+                (self.paused, self.parked) = (false, None);
                 self.phase = Phase::Ended(end.outcome);
             }
         }
@@ -96,8 +106,22 @@ impl Run {
         self.seq.plus(1)
     }
 
-    /// Counts the time since the last fact, unless nobody was there to live through it, and what was not lived through.
+    /// The open request is sent again.
+    fn think_on(&mut self, at: Timestamp) {
+        if let Phase::Thinking { not_before, .. } = self.phase
+            && self.parked.is_none()
+        {
+            self.activity.begin(at.max(not_before));
+        }
+    }
+
+    /// Counts the time since the last sign of life, unless nobody was there to live through it, and what was not lived
+    /// through.
     fn live(&mut self, fact: &Fact) {
+        // What a person says is no sign of life: nobody may be at work on the run.
+        if matches!(fact.event, Event::InputQueued(_) | Event::Paused(_) | Event::Resumed(_)) {
+            return;
+        }
         let was_down =
             matches!(&fact.event, Event::Restart(restart) if restart.cause == RestartCause::Process);
         if matches!(fact.event, Event::TurnEnd(_)) {
@@ -105,10 +129,11 @@ impl Run {
         }
         self.crashes += u32::from(self.living && was_down);
         if self.living && !was_down {
-            self.lived += fact.at.since(self.last_at);
+            self.lived += fact.at.since(self.alive_at);
         }
         let stops = matches!(fact.event, Event::Interrupted(_) | Event::RunEnd(_));
-        self.living = self.started_at.is_some() && !stops;
+        self.living = self.started_at.is_some() && self.parked.is_none() && !stops;
+        self.alive_at = fact.at;
     }
 
     fn take_on(&mut self, spec: &Arc<TaskSpec>) {
@@ -192,7 +217,7 @@ impl Run {
         }
     }
 
-    fn retry(&mut self, retry: &ModelRetry, at: crate::domain::time::Timestamp) {
+    fn retry(&mut self, retry: &ModelRetry, at: Timestamp) {
         self.replies += 1;
         self.activity.end(at);
         self.activity.begin(retry.not_before);

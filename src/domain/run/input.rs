@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::domain::{
     call::{Access, Arguments, EffectClass, Failure, ToolResult},
-    event::{FileChange, InputKind, RestartCause},
+    event::{FileChange, InputKind, ParkReason, RestartCause},
     id::CallId,
     outcome::{Breakage, FaultClass, Outcome, Stop},
     policy::Verdict,
@@ -68,6 +68,16 @@ pub enum Input {
         /// For a steer: the turn that the person saw.
         expected_turn: Option<u32>,
     },
+    /// A person wants this call ended, and nothing else of the run.
+    CancelCall(CallId),
+    /// A person wants the run held before its next request.
+    Pause,
+    /// A person wants it to go on.
+    Resume,
+    /// It gives its slot up instead of sending its next request.
+    Park(ParkReason),
+    /// It has a slot again.
+    Unpark,
     /// End, with this outcome, as soon as what runs has stopped.
     End(Outcome),
     /// herder is stopping; the run goes on at the next start.
@@ -156,6 +166,15 @@ pub enum Refused {
     /// A report on a call that is not open, or not that far.
     #[error("no such call is open")]
     UnknownCall,
+    /// The call has started: whoever runs it has to stop it.
+    #[error("the call has started")]
+    CallStarted,
+    /// It is paused already, so nothing changed; or it cannot go on since it is paused.
+    #[error("the run is paused")]
+    Paused,
+    /// It is not paused, so nothing changed.
+    #[error("the run is not paused")]
+    NotPaused,
     /// Not expected where the run stands.
     #[error("not expected now")]
     OutOfTurn,

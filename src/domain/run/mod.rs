@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     call::{ToolCall, ToolResult},
-    event::{Decision, FileChange, QueuedInput},
+    event::{Decision, FileChange, ParkReason, QueuedInput},
     id::{CallId, RunId, Seq},
     message::Message,
     outcome::Outcome,
@@ -50,9 +50,11 @@ pub struct Run {
     submitted_at: Timestamp,
     started_at: Option<Timestamp>,
     last_at: Timestamp,
-    /// Wall time up to the last fact.
+    /// The last fact that says that somebody was at work on it.
+    alive_at: Timestamp,
+    /// Wall time up to then.
     lived: Duration,
-    /// Whether wall time passes: not before the start, after the end, or while herder is down.
+    /// Whether wall time passes: not before the start, after the end, while it is parked, or while herder is down.
     living: bool,
     /// How often herder died in the running turn: not when it was told to stop.
     crashes: u32,
@@ -60,6 +62,8 @@ pub struct Run {
     /// When the run was restarted with nothing recorded since, oldest first.
     idle_restarts: Vec<Timestamp>,
     ending: Option<Outcome>,
+    paused: bool,
+    parked: Option<ParkReason>,
 }
 
 /// Where a run stands.
@@ -203,12 +207,15 @@ impl Run {
             submitted_at: Timestamp::default(),
             started_at: None,
             last_at: Timestamp::default(),
+            alive_at: Timestamp::default(),
             lived: Duration::ZERO,
             living: false,
             crashes: 0,
             activity: Activity::default(),
             idle_restarts: Vec::new(),
             ending: None,
+            paused: false,
+            parked: None,
         }
     }
 
@@ -280,14 +287,25 @@ impl Run {
         }
     }
 
+    /// Whether a person wants it to be held before its next request.
+    pub const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// What it waits for without a slot, if it had one and gave it up.
+    pub const fn parked(&self) -> Option<ParkReason> {
+        self.parked
+    }
+
     /// Restarts with nothing recorded since, oldest first.
     pub fn idle_restarts(&self) -> &[Timestamp] {
         &self.idle_restarts
     }
 
-    /// How long it has been going on since it got its slot, by `now`; the time in which herder was down is left out.
+    /// How long it has been going on since it got its slot, by `now`; the time in which it was parked or herder was down
+    /// is left out.
     pub fn wall(&self, now: Timestamp) -> Duration {
-        let running = if self.living { now.since(self.last_at) } else { Duration::ZERO };
+        let running = if self.living { now.since(self.alive_at) } else { Duration::ZERO };
         self.lived + running
     }
 
@@ -325,9 +343,10 @@ impl Run {
         }
     }
 
-    /// Returns the work still owed. An ended run owes nothing.
+    /// Returns the work still owed. A run that has ended or is parked owes nothing.
     pub fn owed(&self) -> Vec<Effect> {
         match &self.phase {
+            Phase::Thinking { .. } if self.parked.is_some() => Vec::new(),
             Phase::New | Phase::Queued | Phase::Between | Phase::Ended(_) => Vec::new(),
             Phase::Thinking { attempt, not_before, .. } => {
                 vec![Effect::AskModel { turn: self.turn, attempt: *attempt, not_before: *not_before }]

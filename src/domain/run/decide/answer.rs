@@ -17,7 +17,11 @@ use crate::domain::{
 impl Draft<'_> {
     pub(super) fn expect_request(&self, turn: u32, attempt: u32) -> Result<(), Refused> {
         match self.run.phase {
-            Phase::Thinking { attempt: open, .. } if turn == self.run.turn && attempt == open => Ok(()),
+            Phase::Thinking { attempt: open, .. }
+                if turn == self.run.turn && attempt == open && self.run.parked.is_none() =>
+            {
+                Ok(())
+            }
             Phase::New
             | Phase::Queued
             | Phase::Between

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::Draft;
+use super::{Draft, ending::UNKNOWN};
 use crate::domain::{
     call::{Failure, ToolResult},
     event::{CallStarted, Event, FileChange},
     id::CallId,
     run::{OpenCall, Phase, Refused, Stage},
 };
+
+const CANCELLED: &str = "aborted before start: the call was cancelled";
 
 impl<'a> Draft<'a> {
     pub(super) fn granted(&mut self, call: CallId, change: Option<FileChange>) -> Result<(), Refused> {
@@ -44,13 +46,36 @@ impl<'a> Draft<'a> {
         if !calls.iter().any(|open| open.call.id == result.call && !open.is_answered()) {
             return Err(Refused::UnknownCall);
         }
+        self.answer(calls, |draft| draft.result(result));
+        Ok(())
+    }
+
+    /// Has a call that has not started never start.
+    pub(super) fn cancel_call(&mut self, call: &CallId) -> Result<(), Refused> {
+        let calls = self.open_calls()?;
+        let open = calls.iter().find(|open| open.call.id == *call);
+        match open.map(|open| &open.stage) {
+            Some(Stage::Asked | Stage::Judged(_)) => {
+                self.answer(calls, |draft| draft.refuse(call, Failure::AbortedBeforeStart, CANCELLED));
+                Ok(())
+            }
+            Some(Stage::InDoubt(..)) => {
+                self.answer(calls, |draft| draft.refuse(call, Failure::OutcomeUnknown, UNKNOWN));
+                Ok(())
+            }
+            Some(Stage::Started(..)) => Err(Refused::CallStarted),
+            Some(Stage::Answered(_)) | None => Err(Refused::UnknownCall),
+        }
+    }
+
+    /// One of the open calls is answered, maybe the last.
+    fn answer(&mut self, calls: &[OpenCall], answer: impl FnOnce(&mut Self)) {
         let last = calls.iter().filter(|open| !open.is_answered()).count() == 1;
         self.count_answered(calls);
-        self.result(result);
+        answer(self);
         if last {
             self.batch_answered();
         }
-        Ok(())
     }
 
     fn open_calls(&self) -> Result<&'a [OpenCall], Refused> {

@@ -17,6 +17,7 @@ use crate::domain::{
 mod answer;
 mod calls;
 mod ending;
+mod hold;
 mod restart;
 
 /// Facts being drawn up, with what has to be known of the state that they lead to.
@@ -61,6 +62,11 @@ impl Run {
             Input::NotMade(call) => draft.not_made(&call)?,
             Input::CallEnded(result) => draft.call_ended(result)?,
             Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
+            Input::CancelCall(call) => draft.cancel_call(&call)?,
+            Input::Pause => draft.pause()?,
+            Input::Resume => draft.resume()?,
+            Input::Park(reason) => draft.park(reason)?,
+            Input::Unpark => draft.unpark()?,
             Input::End(outcome) => draft.end_early(outcome)?,
             Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
             Input::Restart { cause, error } => draft.restart(cause, error),

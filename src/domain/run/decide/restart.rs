@@ -20,9 +20,9 @@ const CRASHES: u32 = 5;
 impl Draft<'_> {
     pub(super) fn restart(&mut self, cause: RestartCause, error: Option<String>) {
         // Nothing of the run was at work since its last sign of life.
-        self.active = self.run.active(self.run.last_at);
+        self.active = self.run.active(self.run.alive_at);
         match cause {
-            RestartCause::Process => self.wall = self.run.wall(self.run.last_at),
+            RestartCause::Process => self.wall = self.run.wall(self.run.alive_at),
             RestartCause::Actor => {}
         }
         self.push(Event::Restart(Restart { cause, error }));

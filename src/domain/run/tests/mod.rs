@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::domain::{
     call::{Arguments, EffectClass, Failure, Timing},
-    event::{Event, Fact, InputKind, RestartCause, RunEnd},
+    event::{Event, Fact, InputKind, ParkReason, RestartCause, RunEnd},
     message::validate,
     outcome::{Block, Breakage, FaultClass, Limit, Stop},
     policy::Verdict,
@@ -16,6 +16,7 @@ mod calls;
 mod ending;
 mod inputs;
 mod limits;
+mod pause;
 mod properties;
 mod restart;
 mod time;

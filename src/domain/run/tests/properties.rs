@@ -1,11 +1,12 @@
 //! What holds for every run, whatever is asked of it or reported to it, in whatever order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{event, id::Pos};
+
+mod sound;
 
 /// Something that happens to a run. What it is about is chosen among what is there, so most steps make sense.
 #[derive(Clone, Debug)]
@@ -17,6 +18,11 @@ enum Step {
     NotMade { which: usize },
     Finish { which: usize, ok: bool, terminate: bool },
     Say { when: InputKind, turn: Option<u32> },
+    CancelCall { which: usize },
+    Pause,
+    Resume,
+    Park,
+    Unpark,
     End(Outcome),
     Interrupt,
     Restart(RestartCause),
@@ -78,6 +84,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, ok, terminate)| Step::Finish { which, ok, terminate }),
         5 => say,
         1 => prop::sample::select(outcome).prop_map(Step::End),
+        2 => any::<usize>().prop_map(|which| Step::CancelCall { which }),
+        4 => prop::sample::select(vec![Step::Pause, Step::Resume]),
+        6 => prop::sample::select(vec![Step::Park, Step::Unpark, Step::Unpark]),
         1 => Just(Step::Interrupt),
         5 => prop::sample::select(vec![RestartCause::Process, RestartCause::Actor]).prop_map(Step::Restart),
         1 => Just(Step::GiveUp),
@@ -237,6 +246,13 @@ impl World {
                 Input::CallEnded(ToolResult { ok, failure, terminate, ..result(open.call.id.as_str()) })
             }
             Step::Say { when, turn } => Input::Say { when, text: "go on".into(), expected_turn: turn },
+            Step::CancelCall { which } => {
+                Input::CancelCall(self.open(which, |open| !open.is_started())?.call.id.clone())
+            }
+            Step::Pause => Input::Pause,
+            Step::Resume => Input::Resume,
+            Step::Park => Input::Park(ParkReason::Paused),
+            Step::Unpark => Input::Unpark,
             Step::End(outcome) => Input::End(outcome),
             Step::Interrupt => Input::Interrupt,
             Step::Restart(cause) => Input::Restart { cause, error: None },
@@ -261,10 +277,15 @@ impl World {
         })
     }
 
-    /// Does what the run owes, as a shell would after a restart, until it has ended.
+    /// Does what the run owes, as a shell would that takes it up, until it has ended.
     fn live_to_the_end(&mut self) {
-        self.tell(Input::Restart { cause: RestartCause::Process, error: None });
-        self.tell(start());
+        self.tell(Input::Resume);
+        if self.play.run.parked().is_some() {
+            self.tell(Input::Unpark);
+        } else {
+            self.tell(Input::Restart { cause: RestartCause::Process, error: None });
+            self.tell(start());
+        }
         for _ in 0..100 {
             match self.play.run.owed().into_iter().next() {
                 Some(Effect::AskModel { turn, attempt, .. }) => {
@@ -281,93 +302,6 @@ impl World {
             }
         }
         assert!(self.play.run.outcome().is_some(), "nothing is owed and the run has not ended");
-    }
-
-    /// What holds after every append.
-    fn assert_state_is_sound(&self) {
-        let Play { run, log, .. } = &self.play;
-        assert_eq!(run.seq().get(), log.len() as u64);
-        match run.phase() {
-            Phase::Between => panic!("an append left the run between two turns"),
-            Phase::Acting(calls) => assert!(!calls.iter().all(OpenCall::is_answered)),
-            Phase::New | Phase::Queued | Phase::Thinking { .. } | Phase::Ended(_) => {
-                assert_eq!(validate(run.history()), Ok(()));
-            }
-        }
-        assert_eq!(run.outcome().is_some(), run.owed().is_empty() && *run.phase() != Phase::Queued);
-        assert_eq!(run.history_bytes(), run.history().iter().map(Message::bytes).sum::<usize>());
-        assert!(run.turn() <= run.spec().unwrap().limits.turns());
-    }
-
-    /// What holds for a log from end to end.
-    fn assert_log_is_sound(&self) {
-        let log = &self.play.log;
-        assert!(log.is_sorted_by_key(|fact| fact.at), "time went back");
-        assert!(log.is_sorted_by_key(|fact| fact.turn), "a turn came back");
-        let mut asked = BTreeSet::new();
-        let mut answers = BTreeMap::new();
-        let mut waiting: Vec<QueuedInput> = Vec::new();
-        let mut used = Usage::default();
-        let mut in_turn = 0;
-        for (index, fact) in log.iter().enumerate() {
-            assert_eq!(index == 0, matches!(fact.event, Event::Submitted(_)));
-            match &fact.event {
-                Event::Message(reply) => {
-                    used += reply.usage;
-                    for call in &reply.calls {
-                        assert!(asked.insert(call.id.clone()), "{} is asked for twice", call.id);
-                    }
-                }
-                Event::CallStarted(started) => assert!(!answers.contains_key(&started.call)),
-                Event::Result(result) => {
-                    in_turn += 1;
-                    assert!(asked.contains(&result.call));
-                    assert_eq!(result.ok, result.failure.is_none());
-                    assert_eq!(
-                        answers.insert(result.call.clone(), result.ok),
-                        None,
-                        "a call is answered twice"
-                    );
-                }
-                Event::TurnEnd(end) => assert_eq!(end.calls, std::mem::take(&mut in_turn)),
-                Event::InputQueued(input) => waiting.push(input.clone()),
-                Event::InputClaimed(claimed) => {
-                    let index = waiting.iter().position(|input| input.input == claimed.input).unwrap();
-                    let input = waiting.remove(index);
-                    assert!(waiting[..index].iter().all(|older| older.when != input.when), "out of order");
-                }
-                Event::RunEnd(end) => {
-                    assert_eq!(index + 1, log.len(), "something follows the end");
-                    assert_eq!((end.turns, end.usage), (fact.turn, used));
-                    assert_eq!((end.calls as usize, asked.len()), (answers.len(), answers.len()));
-                    assert!(end.active_us <= end.duration_us);
-                    let later = fact.at.after(Duration::from_secs(1));
-                    assert_eq!(self.play.run.active(later), Duration::from_micros(end.active_us));
-                    assert_eq!(self.play.run.wall(later), Duration::from_micros(end.duration_us));
-                }
-                Event::Submitted(_)
-                | Event::RunStart(_)
-                | Event::TurnStart(_)
-                | Event::Decision(_)
-                | Event::ModelRetry(_)
-                | Event::CancelRequested(_)
-                | Event::Interrupted(_)
-                | Event::Restart(_) => {}
-            }
-        }
-    }
-
-    /// Reads every append back from its stored form and folds it in.
-    fn assert_replay_equals_live(&self) {
-        let mut replayed = Run::new(run_id());
-        for append in &self.appends {
-            let body = event::encode(append).unwrap();
-            for envelope in event::decode(&body, run_id(), Pos::new(1), replayed.next_seq()).unwrap() {
-                assert_eq!(envelope.seq, replayed.next_seq());
-                replayed.evolve(&envelope.fact);
-            }
-        }
-        assert_eq!(replayed, self.play.run);
     }
 }
 

@@ -150,10 +150,13 @@ fn the_time_in_which_herder_was_down_is_nobody_s() {
 #[test]
 fn a_run_that_ends_as_it_restarts_was_not_active_meanwhile() {
     let mut play = Play::limited(Limits { active_time_s: Some(60), ..Limits::default() });
-    play.asks(&[("a", "bash")]);
+    play.asks(&[("a", "bash"), ("b", "read")]);
     play.grants("a");
     play.now = 1_000;
-    play.tell(say(InputKind::Steer, "the last sign of life"));
+    // The last sign of life; what a person says after it is none.
+    play.ends("b");
+    play.now = 2_000;
+    play.tell(say(InputKind::Steer, "faster"));
     play.now = 900_000;
     assert_eq!(play.restarts(), ["restart", "result", "turn_end", "input_claimed", "turn_start"]);
     play.says("done");

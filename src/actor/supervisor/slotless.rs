@@ -1,0 +1,204 @@
+//! Runs that have no slot: what is said to them, which of them are held, and how they end.
+//!
+//! A run that is held is with the root, as a state and without an actor. It gets back into the queue as soon as neither a
+//! person nor a gate holds it.
+
+use std::{collections::BTreeMap, mem};
+
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use super::{
+    end_without_actor,
+    message::{Admitted, Ended, Load, Place, Reply, RootMsg, ShardMsg},
+    root::{LiveRun, Root, Tree, batch_of, later, nobody},
+};
+use crate::domain::{
+    event::RestartCause,
+    gate::{PauseMode, Scope},
+    id::{BatchId, RunId},
+    outcome::Outcome,
+    run::{Input, Refused, Run},
+};
+
+impl Root {
+    pub(super) fn ask(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+        run: RunId,
+        input: Input,
+        reply: Reply,
+    ) {
+        if let Some(live) = tree.live.get_mut(&run) {
+            if let Input::End(outcome) = input {
+                live.wish.get_or_insert(outcome);
+                later(me, self.services.settings.stuck, RootMsg::CheckStuck(run));
+            }
+            return tree.to_shard(run, ShardMsg::Ask(run, input, reply));
+        }
+        if let Input::End(outcome) = input {
+            if let Some(Admitted { run: state, done }) = tree.take_slotless(run) {
+                self.end_slotless(me, tree, *state, done, outcome, Some(reply));
+            }
+            return;
+        }
+        // Else the port closes unanswered.
+        let Some(slotless) = tree.slotless(run) else { return };
+        if matches!(input, Input::CancelCall(_)) {
+            // The asker may have hung up.
+            return drop(reply.send(Err(Refused::UnknownCall)));
+        }
+        let was_paused = slotless.run.is_paused();
+        self.tell_slotless(&mut slotless.run, input, reply);
+        if slotless.run.is_paused() != was_paused
+            && let Some(slotless) = tree.take_slotless(run)
+        {
+            tree.enqueue(slotless);
+        }
+    }
+
+    /// What is said to a run that has no slot is of record at once; it hears it when it starts.
+    fn tell_slotless(&self, run: &mut Run, input: Input, reply: Reply) {
+        let store = self.services.store.clone();
+        let facts = match run.decide(input, self.services.clock.now()) {
+            Ok(facts) => facts,
+            // Whoever asked may have gone.
+            Err(refused) => return drop(reply.send(Err(refused))),
+        };
+        let Ok(ticket) = store.append(run.id(), run.seq(), &facts) else { return };
+        facts.iter().for_each(|fact| run.evolve(fact));
+        let seq = run.seq();
+        tokio::spawn(async move {
+            // A port that closes unanswered says that nothing came of it.
+            if store.durable(ticket).await.is_ok() {
+                let _ = reply.send(Ok(seq));
+            }
+        });
+    }
+
+    pub(super) fn end_all(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+        batch: Option<BatchId>,
+        outcome: Outcome,
+    ) {
+        let of_batch = |one: Option<BatchId>| batch.is_none() || one == batch;
+        let queued = tree.queue.remove(|queued| of_batch(batch_of(&queued.run)));
+        let held = tree.held.extract_if(|_, held| of_batch(batch_of(&held.run))).map(|(_, held)| held);
+        for Admitted { run, done } in queued.into_iter().chain(held.collect::<Vec<_>>()) {
+            self.end_slotless(me, tree, *run, done, outcome, None);
+        }
+        let live: Vec<RunId> =
+            tree.live.iter().filter(|(_, live)| of_batch(live.batch())).map(|(run, _)| *run).collect();
+        for run in live {
+            self.ask(me, tree, run, Input::End(outcome), nobody());
+        }
+    }
+
+    /// A run that has no slot ends without an actor; until the log says so it counts as live.
+    fn end_slotless(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+        run: Run,
+        done: oneshot::Sender<Ended>,
+        outcome: Outcome,
+        reply: Option<Reply>,
+    ) {
+        tree.live.insert(run.id(), LiveRun::new(&run, done, Some(outcome)));
+        // One that was taken up in the midst of its work has first to be told that whoever was at it is gone.
+        let restart = Input::Restart { cause: RestartCause::Process, error: None };
+        let at_work = run.started_at().is_some() && run.parked().is_none();
+        let inputs = at_work.then_some(restart).into_iter().chain([Input::End(outcome)]).collect();
+        end_without_actor(&self.services, me, run, inputs, reply);
+    }
+}
+
+impl Tree {
+    /// A run gave its slot up. It is held, unless whatever held it no longer does.
+    pub(super) fn parked(&mut self, run: Box<Run>) {
+        let id = run.id();
+        // Whoever held its life may have died as it parked; then this is said twice.
+        if self.live.get(&id).is_none_or(|live| run.seq() <= live.head) {
+            return;
+        }
+        self.to_shard(id, ShardMsg::Parked(id));
+        if let Some(LiveRun { done, .. }) = self.live.remove(&id) {
+            self.enqueue(Admitted { run, done });
+        }
+    }
+
+    /// Holds a run that has no slot.
+    pub(super) fn keep(&mut self, admitted: Admitted) {
+        let id = admitted.run.id();
+        // Taken up twice: the port of this one closes.
+        if !self.live.contains_key(&id) {
+            self.held.entry(id).or_insert(admitted);
+        }
+    }
+
+    pub(super) fn shut(&mut self, scope: Scope, mode: PauseMode) -> bool {
+        let changed = self.gates.shut(scope, mode);
+        if changed {
+            self.heed_gates();
+        }
+        changed
+    }
+
+    pub(super) fn open(&mut self, scope: &Scope) -> bool {
+        let changed = self.gates.open(scope);
+        if changed {
+            self.heed_gates();
+        }
+        changed
+    }
+
+    /// Has every run be where the gates, as they are now, want it.
+    fn heed_gates(&mut self) {
+        let gates = &self.gates;
+        let kept = self.queue.remove(|queued| gates.keep(&queued.run));
+        let mut free: Vec<Admitted> =
+            self.held.extract_if(|_, held| !gates.keep(&held.run)).map(|(_, held)| held).collect();
+        let mut turned = Vec::new();
+        for (run, live) in &mut self.live {
+            let held = live.spec.as_ref().is_some_and(|spec| gates.hold(spec));
+            if mem::replace(&mut live.held, held) != held {
+                turned.push((*run, if held { ShardMsg::Hold(*run) } else { ShardMsg::GoOn(*run) }));
+            }
+        }
+        kept.into_iter().for_each(|kept| self.keep(kept));
+        // Back in the order in which they were submitted.
+        free.sort_by_key(|free| (free.run.submitted_at(), free.run.id()));
+        free.into_iter().for_each(|free| self.enqueue(free));
+        turned.into_iter().for_each(|(run, message)| self.to_shard(run, message));
+    }
+
+    fn slotless(&mut self, run: RunId) -> Option<&mut Admitted> {
+        let Self { held, queue, .. } = self;
+        held.get_mut(&run).or_else(|| queue.find(|queued| queued.run.id() == run))
+    }
+
+    fn take_slotless(&mut self, run: RunId) -> Option<Admitted> {
+        self.held.remove(&run).or_else(|| self.queue.remove(|queued| queued.run.id() == run).pop())
+    }
+
+    pub(super) fn place(&mut self, run: RunId) -> Option<Place> {
+        if self.live.contains_key(&run) {
+            Some(Place::Live)
+        } else if self.held.contains_key(&run) {
+            Some(Place::Held)
+        } else {
+            self.queue.find(|queued| queued.run.id() == run).map(|_| Place::Queued)
+        }
+    }
+
+    pub(super) fn load(&self) -> Load {
+        let mut by_batch = BTreeMap::new();
+        for run in self.live.values() {
+            *by_batch.entry(run.batch()).or_default() += 1;
+        }
+        Load { live: self.live.len(), queued: self.queue.len(), held: self.held.len(), by_batch }
+    }
+}
