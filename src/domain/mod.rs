@@ -8,6 +8,7 @@ pub mod batch;
 pub mod call;
 pub mod context;
 pub mod event;
+pub mod glance;
 pub mod id;
 pub mod message;
 pub mod outcome;

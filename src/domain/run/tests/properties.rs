@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{event, id::Pos};
 
+mod glance;
+
 /// Something that happens to a run. What it is about is chosen among what is there, so most steps make sense.
 #[derive(Clone, Debug)]
 enum Step {
@@ -123,6 +125,7 @@ proptest! {
         }
         live.assert_log_is_sound();
         live.assert_replay_equals_live();
+        live.assert_glances_agree();
 
         let mut past = World::of(Play::new());
         for append in &live.appends {
