@@ -45,9 +45,8 @@ enum Fate {
     Closed(End),
 }
 
-/// What waits.
 #[derive(Debug)]
-pub(super) enum Entry {
+enum Entry {
     Event(Frame),
     Delta(Bytes),
 }
@@ -55,7 +54,8 @@ pub(super) enum Entry {
 /// What a reader finds.
 #[derive(Debug)]
 pub(super) enum Found {
-    Entry(Entry),
+    Event(Frame),
+    Delta(Bytes),
     /// So many pieces of text got lost.
     Missed(u64),
     Nothing,
@@ -116,26 +116,27 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Takes out what waits longest.
+    /// Takes out what waits longest. Text that got lost is told of behind the text that did not.
     pub(super) fn take(&self) -> Found {
         let mut state = self.lock();
-        if let Some(entry) = state.entries.pop_front() {
-            match &entry {
-                Entry::Event(frame) => {
-                    state.events -= 1;
-                    state.event_bytes -= frame.text.len();
-                }
-                Entry::Delta(text) => state.delta_bytes -= text.len(),
-            }
-            return Found::Entry(entry);
-        }
-        if state.missed > 0 {
+        if state.missed > 0 && !matches!(state.entries.front(), Some(Entry::Delta(_))) {
             return Found::Missed(std::mem::take(&mut state.missed));
         }
-        match &state.fate {
-            Fate::Open => Found::Nothing,
-            Fate::Overflowed => Found::Overflowed,
-            Fate::Closed(end) => Found::Closed(end.clone()),
+        match state.entries.pop_front() {
+            Some(Entry::Event(frame)) => {
+                state.events -= 1;
+                state.event_bytes -= frame.text.len();
+                Found::Event(frame)
+            }
+            Some(Entry::Delta(text)) => {
+                state.delta_bytes -= text.len();
+                Found::Delta(text)
+            }
+            None => match &state.fate {
+                Fate::Open => Found::Nothing,
+                Fate::Overflowed => Found::Overflowed,
+                Fate::Closed(end) => Found::Closed(end.clone()),
+            },
         }
     }
 
@@ -149,11 +150,11 @@ impl Queue {
         self.news.notified().await;
     }
 
-    /// Events, their bytes and the bytes of spoken text that wait.
+    /// Events that wait, and their bytes.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> (usize, usize, usize) {
+    pub(super) fn waiting(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.events, state.event_bytes, state.delta_bytes)
+        (state.events, state.event_bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

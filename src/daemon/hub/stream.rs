@@ -14,7 +14,7 @@ use super::{
     Shared,
     filter::Filter,
     frame::{Chunk, End, Frame},
-    queue::{Entry, Found},
+    queue::Found,
     registry::{Deltas, Subscription},
 };
 use crate::{
@@ -80,6 +80,7 @@ enum State {
 enum Step {
     Gather,
     Send,
+    Wait,
 }
 
 /// One client's events, as chunks of server-sent events.
@@ -114,13 +115,10 @@ impl EventStream {
         stream::unfold(self, |mut this| async move { this.next().await.map(|chunk| (chunk, this)) })
     }
 
-    /// The next chunk; nothing once the stream is over. If it is dropped before it is done, some events may be lost.
+    /// The next chunk; nothing once the stream is over. To be awaited to its end.
     pub async fn next(&mut self) -> Option<Bytes> {
         let mut chunk = Chunk::default();
-        while !chunk.is_full() {
-            if matches!(self.state, State::Over) {
-                break;
-            }
+        while !chunk.is_full() && !matches!(self.state, State::Over) {
             if self.shared.closing.is_cancelled() {
                 self.end(&mut chunk, &End::Closing);
                 break;
@@ -128,6 +126,7 @@ impl EventStream {
             match self.step(&mut chunk).await {
                 Ok(Step::Gather) => {}
                 Ok(Step::Send) => break,
+                Ok(Step::Wait) => self.wait(&mut chunk).await,
                 Err(error) => self.end(&mut chunk, &End::from(&error)),
             }
         }
@@ -160,7 +159,7 @@ impl EventStream {
                 self.members = BTreeSet::new();
                 self.state = State::Following(subscription);
             }
-            State::Following(subscription) => return Ok(self.follow(subscription, chunk).await),
+            State::Following(subscription) => return Ok(self.follow(subscription, chunk)),
             State::Over => {}
         }
         Ok(Step::Gather)
@@ -247,11 +246,11 @@ impl EventStream {
             && kinds.has(envelope.fact.event.kind())
     }
 
-    /// Gathers what waits in the queue; waits for it if there is nothing yet.
-    async fn follow(&mut self, subscription: Subscription, chunk: &mut Chunk) -> Step {
+    /// Gathers what waits in the queue.
+    fn follow(&mut self, subscription: Subscription, chunk: &mut Chunk) -> Step {
         while !chunk.is_full() {
             match subscription.queue().take() {
-                Found::Entry(Entry::Event(frame)) => {
+                Found::Event(frame) => {
                     if self.cursor.advance(frame.pos, frame.seq) {
                         chunk.event(self.cursor.id(), &frame);
                         if frame.ends && self.cursor.is_of_run() {
@@ -259,7 +258,7 @@ impl EventStream {
                         }
                     }
                 }
-                Found::Entry(Entry::Delta(text)) => chunk.delta(&text),
+                Found::Delta(text) => chunk.delta(&text),
                 Found::Missed(count) => chunk.lagged(count),
                 Found::Overflowed => {
                     chunk.gap(self.cursor.id());
@@ -269,20 +268,20 @@ impl EventStream {
                     chunk.end(&end);
                     return Step::Send;
                 }
-                Found::Nothing if !chunk.is_empty() => break,
-                Found::Nothing => {
-                    tokio::select! {
-                        () = subscription.queue().news() => {}
-                        () = self.shared.closing.cancelled() => {}
-                        () = sleep_until(self.ping_at) => chunk.ping(),
-                    }
-                    if self.shared.closing.is_cancelled() {
-                        break;
-                    }
-                }
+                Found::Nothing => break,
             }
         }
         self.state = State::Following(subscription);
-        if chunk.is_empty() { Step::Gather } else { Step::Send }
+        if chunk.is_empty() { Step::Wait } else { Step::Send }
+    }
+
+    /// Waits for something to gather; sends a sign of life if there is nothing for long.
+    async fn wait(&self, chunk: &mut Chunk) {
+        let State::Following(subscription) = &self.state else { return };
+        tokio::select! {
+            () = subscription.queue().news() => {}
+            () = self.shared.closing.cancelled() => {}
+            () = sleep_until(self.ping_at) => chunk.ping(),
+        }
     }
 }
