@@ -5,3 +5,5 @@
 
 pub mod client;
 pub mod wire;
+pub mod board;
+pub mod hub;

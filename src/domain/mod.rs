@@ -9,6 +9,7 @@ pub mod call;
 pub mod context;
 pub mod event;
 pub mod gate;
+pub mod glance;
 pub mod id;
 pub mod message;
 pub mod outcome;

@@ -8,6 +8,8 @@ use super::*;
 
 mod sound;
 
+mod glance;
+
 /// Something that happens to a run. What it is about is chosen among what is there, so most steps make sense.
 #[derive(Clone, Debug)]
 enum Step {
@@ -132,6 +134,7 @@ proptest! {
         }
         live.assert_log_is_sound();
         live.assert_replay_equals_live();
+        live.assert_glances_agree();
 
         let mut past = World::of(Play::new());
         for append in &live.appends {

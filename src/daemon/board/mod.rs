@@ -1,0 +1,170 @@
+//! The open runs at a glance, so that a list of them is shown without reading a log.
+//!
+//! Holds one [`Glance`] for each run that has not ended, and what happened in the last minute. Whoever follows the log
+//! feeds it, in the order of the log; an event that it has taken in before changes nothing. A question holds up whoever
+//! feeds it for no longer than it takes to look at each glance once: sorting is done afterwards, on shared copies.
+
+mod rate;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+pub use rate::Rates;
+
+use self::rate::Minute;
+use crate::{
+    domain::{
+        event::{Envelope, Event},
+        glance::{Glance, Stand},
+        id::{BatchId, RunId, Seq},
+        time::Timestamp,
+        usage::Usage,
+    },
+    store::{EventStore, RunFilter, StoreError},
+};
+
+/// The open runs at a glance.
+#[derive(Debug, Default)]
+pub struct Board(RwLock<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<RunId, Arc<Glance>>,
+    minute: Minute,
+}
+
+/// Some of the open runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// How many there are in all.
+    pub total: usize,
+    /// Those that were asked for.
+    pub runs: Vec<Arc<Glance>>,
+}
+
+/// The open runs together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Runs by where they stand, in the order of [`Stand::OPEN`].
+    pub stands: [usize; Stand::OPEN.len()],
+    /// What the open runs have used up.
+    pub usage: Usage,
+    /// What happens of late, in all runs.
+    pub rates: Rates,
+}
+
+impl Totals {
+    /// Open runs.
+    pub fn open(&self) -> usize {
+        self.stands.iter().sum()
+    }
+}
+
+impl Board {
+    /// Reads the logs of the open runs. A log that cannot be read is passed over: its run cannot go on either.
+    ///
+    /// # Errors
+    /// What the store says otherwise.
+    pub async fn load(&self, store: &dyn EventStore) -> Result<(), StoreError> {
+        let open = RunFilter { ended: Some(false), ..RunFilter::default() };
+        for record in store.runs(open).await? {
+            match store.read(record.run, Seq::START).await {
+                Ok(log) => {
+                    let mut glance = Glance::new(record.run);
+                    for envelope in &log {
+                        glance.evolve(&envelope.fact);
+                    }
+                    self.put(glance);
+                }
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::warn!(run.id = %record.run, error = %error, "open run not readable");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, glance: Glance) {
+        if !matches!(glance.stand, Stand::Ended(_)) {
+            self.write(|state| state.open.insert(glance.run, Arc::new(glance)));
+        }
+    }
+
+    /// Takes an event in and says which batch its run belongs to, if that is known.
+    pub fn fold(&self, envelope: &Envelope) -> Option<BatchId> {
+        self.write(|state| state.fold(envelope))
+    }
+
+    /// One open run.
+    pub fn get(&self, run: RunId) -> Option<Arc<Glance>> {
+        self.read(|state| state.open.get(&run).cloned())
+    }
+
+    /// Open runs that `admits` admits, by `key`, then by age; `limit` of them after the first `offset`.
+    pub fn page<K: Ord>(
+        &self,
+        admits: impl Fn(&Glance) -> bool,
+        key: impl Fn(&Glance) -> K,
+        offset: usize,
+        limit: usize,
+    ) -> Page {
+        let mut found: Vec<_> =
+            self.read(|state| state.open.values().filter(|glance| admits(glance)).cloned().collect());
+        // Stable: what is equal stays in order of age.
+        found.sort_by_cached_key(|glance| key(glance));
+        Page { total: found.len(), runs: found.into_iter().skip(offset).take(limit).collect() }
+    }
+
+    /// The open runs that `admits` admits together; the rates are of all runs.
+    pub fn totals(&self, admits: impl Fn(&Glance) -> bool, now: Timestamp) -> Totals {
+        self.read(|state| {
+            let mut totals = Totals { rates: state.minute.rates(now), ..Totals::default() };
+            for glance in state.open.values().filter(|glance| admits(glance)) {
+                totals.usage += glance.usage;
+                if let Some(place) = Stand::OPEN.iter().position(|name| *name == glance.stand.as_str()) {
+                    totals.stands[place] += 1;
+                }
+            }
+            totals
+        })
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut State) -> T) -> T {
+        write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    fn fold(&mut self, envelope: &Envelope) -> Option<BatchId> {
+        let mut entry = match self.open.entry(envelope.run) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(entry) => {
+                // Of a run that had ended before this board was made, or that could not be read.
+                let Event::Submitted(_) = envelope.fact.event else { return None };
+                entry.insert_entry(Arc::new(Glance::new(envelope.run)))
+            }
+        };
+        let glance = entry.get_mut();
+        if envelope.seq != glance.seq.plus(1) {
+            return glance.batch;
+        }
+        // Copied only if somebody still shows it.
+        let glance = Arc::make_mut(glance);
+        glance.evolve(&envelope.fact);
+        self.minute.count(&envelope.fact);
+        let batch = glance.batch;
+        if matches!(glance.stand, Stand::Ended(_)) {
+            entry.remove();
+        }
+        batch
+    }
+}
