@@ -86,6 +86,7 @@ pub(in crate::app) struct Course<'a, H> {
     /// Tasks that wait for their next attempt, with their last one and its end.
     retrying: BTreeMap<usize, (Over, Arc<RunEnd>)>,
     stopping: bool,
+    cut_short: bool,
     /// Ends what is on its way as cancelled.
     cancel: CancellationToken,
 }
@@ -94,8 +95,8 @@ pub(in crate::app) struct Course<'a, H> {
 pub(in crate::app) struct Reached<H> {
     pub(in crate::app) report: Report,
     pub(in crate::app) host: H,
-    /// Some runs stopped without an end, or tasks were kept back: there is more to do another time.
-    pub(in crate::app) stopped: bool,
+    /// A run stopped without an end: herder is stopping, or in no state to go on.
+    pub(in crate::app) cut_short: bool,
 }
 
 impl<'a, H: Host> Course<'a, H> {
@@ -118,6 +119,7 @@ impl<'a, H: Host> Course<'a, H> {
             report: Report { settled, ..Report::default() },
             retrying: BTreeMap::new(),
             stopping: false,
+            cut_short: false,
             cancel: CancellationToken::new(),
         }
     }
@@ -139,7 +141,7 @@ impl<'a, H: Host> Course<'a, H> {
         for (over, end) in std::mem::take(&mut self.retrying).into_values() {
             self.settle(&over, &end).await?;
         }
-        Ok(Reached { report: self.report, host: self.host, stopped: self.stopping })
+        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short })
     }
 
     /// Tells how many were never submitted.
@@ -211,7 +213,7 @@ impl<'a, H: Host> Course<'a, H> {
             HowOver::Ended(end) => end.clone(),
             HowOver::Stopped => {
                 self.report.unfinished += 1;
-                // herder is stopping, or in no state to go on.
+                self.cut_short = true;
                 self.stop();
                 return Ok(None);
             }

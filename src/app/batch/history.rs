@@ -119,9 +119,9 @@ impl History {
         self.latest.get(task)
     }
 
-    /// The latest attempt at each task that was ever started, by the task's id.
-    pub(in crate::app) fn attempts(&self) -> impl Iterator<Item = &RunRecord> {
-        self.latest.values()
+    /// The ids of all tasks, in the order in which they were recorded.
+    pub(in crate::app) fn ids(&self) -> impl Iterator<Item = Arc<str>> {
+        self.known.iter().map(|task| task.task_id.clone())
     }
 }
 
