@@ -190,9 +190,13 @@ impl Batches {
         let record =
             Record { state: BatchState::Open, starts_nothing: true, summary: None, ..work.record.clone() };
         entry.write(&*self.0.store, work, record, Vec::new()).await?;
-        let (run, next) = self.submit_again(latest, place).await?;
-        self.set_off(entry, work, tasks, &history, &plan, VecDeque::from([next]));
-        Ok(run)
+        let (run, waiting) = match self.submit_again(latest, place).await {
+            Ok((run, next)) => (Ok(run), VecDeque::from([next])),
+            // It is open on record: it comes to its end again.
+            Err(error) => (Err(error), VecDeque::new()),
+        };
+        self.set_off(entry, work, tasks, &history, &plan, waiting);
+        run
     }
 
     /// Submits another attempt, asked for as the latest one was.
