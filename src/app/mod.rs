@@ -3,6 +3,7 @@
 //! The only place that names a concrete store, provider or tool set.
 
 pub mod batch;
+pub mod batches;
 pub mod conversation;
 pub mod herder;
 pub mod input;

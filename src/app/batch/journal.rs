@@ -1,21 +1,14 @@
-//! The journal of a batch: which tasks it has, and what is of record of their runs.
+//! The journal of a batch that is run by itself: a state that holds this batch and nothing else.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
-use super::{BatchError, Options};
+use super::{BatchError, Options, history::History};
 use crate::{
     app::{input::InputTask, state::State},
     clock::Clock,
     config::Durability,
-    domain::{
-        batch::{Known, Latest, LatestState, Plan, Wanted, reconcile},
-        id::BatchId,
-    },
-    store::{BatchRecord, EventStore, RunFilter, RunRecord, TaskRecord},
+    domain::{batch::Plan, id::BatchId},
+    store::{BatchRecord, RunFilter},
 };
 
 /// An open journal.
@@ -24,11 +17,10 @@ pub struct Journal {
     pub state: State,
     /// The batch in it.
     pub batch: BatchId,
+    /// What is of record of it, as of the opening of the journal.
+    pub(super) history: History,
     name: String,
     is_new: bool,
-    /// The latest attempt at each task.
-    latest: BTreeMap<Arc<str>, RunRecord>,
-    known: Vec<TaskRecord>,
 }
 
 /// Where a batch's journal lies by itself: OUT's full name plus `.state`.
@@ -121,16 +113,8 @@ impl Journal {
         if let (true, Some(folder)) = (is_new, folder) {
             check_out_is_empty(folder, out)?;
         }
-        let mut latest: BTreeMap<Arc<str>, RunRecord> = BTreeMap::new();
-        for record in state.store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
-            let Some(task) = record.task_id.clone() else { continue };
-            if latest.get(&task).is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run))
-            {
-                latest.insert(task, record);
-            }
-        }
-        let known = state.store.tasks(batch).await?;
-        Ok(Self { state, batch, name, is_new, latest, known })
+        let history = History::read(&*state.store, batch).await?;
+        Ok(Self { state, batch, name, is_new, history })
     }
 
     /// Compares the input with what is of record.
@@ -138,44 +122,9 @@ impl Journal {
     /// # Errors
     /// Lines that changed, or are missing.
     pub fn plan(&self, tasks: &[InputTask], chosen: &[usize], options: &Options) -> Result<Plan, BatchError> {
-        let mut wanted: Vec<Wanted> = tasks
-            .iter()
-            .map(|task| Wanted { id: task.id.clone(), hash: task.hash.clone(), selected: false })
-            .collect();
-        for place in chosen {
-            if let Some(task) = wanted.get_mut(*place) {
-                task.selected = true;
-            }
-        }
-        let known: Vec<Known> = self
-            .known
-            .iter()
-            .map(|task| Known {
-                id: task.task_id.clone(),
-                hash: task.hash.clone(),
-                latest: self.latest.get(&task.task_id).map(|record| Latest {
-                    run: record.run,
-                    attempt: record.attempt,
-                    state: record
-                        .end
-                        .as_ref()
-                        .map_or(LatestState::Open, |end| LatestState::Ended(end.outcome)),
-                }),
-            })
-            .collect();
-        let plan = reconcile(&wanted, &known, options.stale_lines, options.retry_failed, options.retries);
-        let mut plan = plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })?;
-        // The plan follows the input; tasks start in the order in which they were chosen.
-        let order: BTreeMap<usize, usize> =
-            chosen.iter().enumerate().map(|(at, place)| (*place, at)).collect();
-        plan.start.sort_by_key(|start| order.get(&start.task).copied());
-        plan.resume.sort_by_key(|resume| order.get(&resume.task).copied());
-        Ok(plan)
-    }
-
-    /// The hash of each line that is of record, by its task.
-    pub fn hashes(&self) -> BTreeMap<&str, &str> {
-        self.known.iter().map(|task| (&*task.task_id, &*task.hash)).collect()
+        let terms = (options.stale_lines, options.retry_failed, options.retries);
+        let plan = self.history.plan(tasks, chosen, terms);
+        plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })
     }
 
     /// Records the batch and its tasks; returns once that is on disk. A line that changed stays stale until its task is
@@ -190,17 +139,8 @@ impl Journal {
         options: &Options,
         clock: &dyn Clock,
     ) -> Result<(), BatchError> {
-        let store: &Arc<dyn EventStore> = &self.state.store;
-        let hashes = self.hashes();
-        let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
-        let changed: Vec<TaskRecord> = tasks
-            .iter()
-            .enumerate()
-            .filter(|(place, task)| {
-                hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash && chosen.contains(place))
-            })
-            .map(|(_, task)| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() })
-            .collect();
+        let store = &self.state.store;
+        let changed = self.history.changed(tasks, chosen);
         if !self.is_new && changed.is_empty() {
             return Ok(());
         }
@@ -214,10 +154,5 @@ impl Journal {
         let ticket = store.record_batch(record, changed)?;
         store.durable(ticket).await?;
         Ok(())
-    }
-
-    /// The latest attempt at a task, as of the opening of the journal.
-    pub fn latest(&self, task: &str) -> Option<&RunRecord> {
-        self.latest.get(task)
     }
 }

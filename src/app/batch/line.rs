@@ -80,6 +80,14 @@ impl<'a> ResultLine<'a> {
     pub fn with_messages(self, messages: Vec<Value>) -> Self {
         Self { messages: Some(messages), ..self }
     }
+
+    /// The line as it is written, its end included.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Every field has a JSON form; the fallback only keeps this total.
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use crate::{
     },
 };
 
+mod course;
 mod drive;
+mod history;
 mod journal;
 mod line;
 mod rebuild;
@@ -23,10 +25,13 @@ mod results;
 mod stopper;
 mod submission;
 
+pub(in crate::app) use course::{Asked, Course, Host, Reached, Terms};
 pub use drive::Batch;
+pub(in crate::app) use history::{History, abandon, submit_asked};
 pub use journal::{Journal, beside};
 pub use line::ResultLine;
 pub use stopper::{Stop, Stopper};
+pub(in crate::app) use submission::{How, Next, Over, in_order};
 
 /// How a batch is run.
 #[derive(Clone, Debug)]

@@ -1,17 +1,15 @@
-//! What the journal already says: the results that follow from it, and open runs that nobody goes on with.
+//! What the journal already says: the results that follow from it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{BatchError, Options, ResultLine, Stopper, journal::Journal, results::Results};
 use crate::{
-    app::{conversation::chat_completions, input::InputTask, state},
-    clock::Clock,
+    app::{conversation::chat_completions, input::InputTask},
     domain::{
-        batch::{Plan, Resume, Start},
-        event::{Envelope, RestartCause, RunEnd},
+        batch::Plan,
+        event::RunEnd,
         id::{RunId, Seq},
-        outcome::Outcome,
-        run::{Input, Run},
+        run::Run,
         task::TaskSpec,
     },
     store::EventStore,
@@ -30,7 +28,7 @@ pub(super) async fn rebuild(
         plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
     let mut ended = Vec::new();
     for (place, task) in tasks.iter().enumerate().filter(|(place, _)| !again.contains(place)) {
-        if let Some(record) = journal.latest(&task.id)
+        if let Some(record) = journal.history.latest(&task.id)
             && let Some(end) = &record.end
         {
             ended.push((record.ended_at, place, task, record, end.clone()));
@@ -84,67 +82,12 @@ pub(super) async fn result_line(
     with_messages: bool,
 ) -> Result<Vec<u8>, BatchError> {
     let spec = TaskSpec { attempt, ..task.spec.clone() };
-    let mut line = ResultLine::new(run, &spec, end);
-    if with_messages {
-        let log = store.read(run, Seq::START).await?;
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        let asked = state.spec().map_or(&spec, |asked| &**asked);
-        line = line.with_messages(chat_completions(asked, state.history()));
+    if !with_messages {
+        return Ok(ResultLine::new(run, &spec, end).to_bytes());
     }
-    // Every field has a JSON form; the fallback only keeps this total.
-    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
-    bytes.push(b'\n');
-    Ok(bytes)
-}
-
-/// Ends an open run that nothing works on: its task starts again as another attempt.
-pub(super) async fn abandon(store: &dyn EventStore, run: RunId, clock: &dyn Clock) -> Result<(), BatchError> {
-    let log: Vec<Envelope> = store.read(run, Seq::START).await?;
-    let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-    for input in
-        [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)]
-    {
-        let Ok(facts) = state.decide(input, clock.now()) else { break };
-        let ticket = store.append(run, state.seq(), &facts)?;
-        for fact in &facts {
-            state.evolve(fact);
-        }
-        store.durable(ticket).await?;
-    }
-    Ok(())
-}
-
-/// Puts on record the new attempts at tasks whose line changed. It comes before the line's new hash: the log never has
-/// that hash with a run of the old line as the latest, which would be taken for this line's.
-pub(super) async fn submit_changed(
-    journal: &Journal,
-    tasks: &[InputTask],
-    plan: &mut Plan,
-    clock: &dyn Clock,
-) -> Result<(), BatchError> {
-    let store = &*journal.state.store;
-    let hashes = journal.hashes();
-    let mut last = None;
-    for start in std::mem::take(&mut plan.start) {
-        let Start { task: place, attempt, predecessor, made } = start;
-        let changed = tasks.get(place).filter(|task| {
-            predecessor.is_some() && hashes.get(&*task.id).is_some_and(|hash| *hash != task.hash)
-        });
-        let run = state::new_run();
-        let submitted = changed.and_then(|task| {
-            let spec = TaskSpec { batch: Some(journal.batch), attempt, predecessor, ..task.spec.clone() };
-            Run::new(run).decide(Input::Submit(Arc::new(spec)), clock.now()).ok()
-        });
-        match submitted {
-            Some(facts) => {
-                last = Some(store.append(run, Seq::START, &facts)?);
-                plan.resume.push(Resume { task: place, run, attempt, made });
-            }
-            None => plan.start.push(start),
-        }
-    }
-    if let Some(ticket) = last {
-        store.durable(ticket).await?;
-    }
-    Ok(())
+    let log = store.read(run, Seq::START).await?;
+    let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+    let asked = state.spec().map_or(&spec, |asked| &**asked);
+    let messages = chat_completions(asked, state.history());
+    Ok(ResultLine::new(run, &spec, end).with_messages(messages).to_bytes())
 }

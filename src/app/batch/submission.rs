@@ -2,6 +2,8 @@
 
 use std::{cmp::Reverse, collections::VecDeque, sync::Arc};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     actor::{
         Supervisor,
@@ -17,32 +19,36 @@ use crate::{
     store::StoreError,
 };
 
-/// A task that is to be submitted.
-pub(super) struct Next {
-    pub(super) task: usize,
-    pub(super) attempt: u32,
+/// A task that is to be worked on.
+#[derive(Debug)]
+pub(in crate::app) struct Next {
+    pub(in crate::app) task: usize,
+    pub(in crate::app) attempt: u32,
     /// Attempts before it that count towards its retries.
-    pub(super) made: u32,
-    pub(super) how: How,
+    pub(in crate::app) made: u32,
+    pub(in crate::app) how: How,
 }
 
-pub(super) enum How {
+#[derive(Debug)]
+pub(in crate::app) enum How {
     /// As a new run, after this one.
     Start(Option<RunId>),
     /// As the run that it was.
     Resume(RunId),
+    /// As this run, which was submitted.
+    Await(Submitted),
 }
 
 /// A task that herder has let go of.
-pub(super) struct Over {
-    pub(super) task: usize,
-    pub(super) run: RunId,
-    pub(super) attempt: u32,
-    pub(super) made: u32,
-    pub(super) how: HowOver,
+pub(in crate::app) struct Over {
+    pub(in crate::app) task: usize,
+    pub(in crate::app) run: RunId,
+    pub(in crate::app) attempt: u32,
+    pub(in crate::app) made: u32,
+    pub(in crate::app) how: HowOver,
 }
 
-pub(super) enum HowOver {
+pub(in crate::app) enum HowOver {
     Ended(Arc<RunEnd>),
     /// It goes on when the batch is run again.
     Stopped,
@@ -52,7 +58,7 @@ pub(super) enum HowOver {
 
 /// By priority, and of one priority interrupted runs first. The supervisor knows priorities too, but only of what has
 /// been submitted.
-pub(super) fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Next> {
+pub(in crate::app) fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Next> {
     let resume = plan.resume.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
@@ -72,7 +78,9 @@ pub(super) fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Next> {
 
 /// A task on its way.
 pub(super) struct OnItsWay {
-    next: Next,
+    task: usize,
+    attempt: u32,
+    made: u32,
     run: RunId,
     supervisor: Supervisor,
     submitted: Option<Result<Submitted, SubmitError>>,
@@ -80,35 +88,47 @@ pub(super) struct OnItsWay {
 
 impl OnItsWay {
     pub(super) fn submit(supervisor: &Supervisor, batch: BatchId, tasks: &[InputTask], next: Next) -> Self {
-        let (run, submitted) = match (&next.how, tasks.get(next.task)) {
-            (How::Resume(run), _) => (*run, None),
-            (How::Start(predecessor), task) => {
+        let Next { task, attempt, made, how } = next;
+        let (run, submitted) = match how {
+            How::Resume(run) => (run, None),
+            How::Await(submitted) => (submitted.run, Some(Ok(submitted))),
+            How::Start(predecessor) => {
                 let run = state::new_run();
-                let (attempt, predecessor) = (next.attempt, *predecessor);
-                let spec = task.map(|task| {
+                let spec = tasks.get(task).map(|task| {
                     Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..task.spec.clone() })
                 });
                 (run, spec.map(|spec| supervisor.submit_soon(run, spec)))
             }
         };
-        Self { next, run, supervisor: supervisor.clone(), submitted }
+        Self { task, attempt, made, run, supervisor: supervisor.clone(), submitted }
     }
 
-    /// Waits until the run is over.
+    pub(super) const fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Waits until the run is over, which it is told to be once `cancel` says so.
     ///
     /// # Errors
     /// The log takes nothing any more. What concerns this run alone is no error: the others go on.
-    pub(super) async fn over(self) -> Result<Over, StoreError> {
-        let Self { next: Next { task, attempt, made, .. }, run, supervisor, submitted } = self;
+    pub(super) async fn over(self, cancel: CancellationToken) -> Result<Over, StoreError> {
+        let Self { task, attempt, made, run, supervisor, submitted } = self;
         let (submitted, is_new) = match submitted {
             Some(submitted) => (submitted, true),
             None => (supervisor.resume(run).await, false),
         };
         let how = match submitted {
-            Ok(submitted) => match submitted.done.await.ok().and_then(|ended| ended.end) {
-                Some(end) => HowOver::Ended(end),
-                None => HowOver::Stopped,
-            },
+            Ok(Submitted { mut done, .. }) => {
+                let ended = match cancel.run_until_cancelled(&mut done).await {
+                    Some(ended) => ended,
+                    None => {
+                        // It may be over by now, which is as well.
+                        let _ = supervisor.cancel(run).await;
+                        done.await
+                    }
+                };
+                ended.ok().and_then(|ended| ended.end).map_or(HowOver::Stopped, HowOver::Ended)
+            }
             Err(SubmitError::Store(error @ StoreError::Closed)) => return Err(error),
             Err(SubmitError::Store(error @ StoreError::Unavailable(_))) if is_new => return Err(error),
             Err(SubmitError::Stopping) => HowOver::Stopped,

@@ -29,14 +29,14 @@ pub(super) enum Fault {
 /// Completes lines; what many of them name is looked up once.
 pub(super) struct Completer<'a> {
     rules: Rules<'a>,
-    /// What paths in lines are relative to.
-    base: &'a Path,
+    /// What paths in lines are relative to; absent: they are absolute.
+    base: Option<&'a Path>,
     folders: BTreeMap<PathBuf, Result<Arc<str>, String>>,
     scripts: BTreeMap<PathBuf, Result<Script, String>>,
 }
 
 impl<'a> Completer<'a> {
-    pub(super) const fn new(rules: Rules<'a>, base: &'a Path) -> Self {
+    pub(super) const fn new(rules: Rules<'a>, base: Option<&'a Path>) -> Self {
         Self { rules, base, folders: BTreeMap::new(), scripts: BTreeMap::new() }
     }
 
@@ -112,13 +112,29 @@ impl<'a> Completer<'a> {
     }
 
     fn workspace(&mut self, own: Option<&str>) -> Result<Arc<str>, Fault> {
-        let (path, fault): (PathBuf, fn(LineError) -> Fault) = match (own, &self.rules.defaults.workspace) {
-            (Some(path), _) => (self.base.join(path), Fault::Line),
-            (None, Some(path)) => (path.clone(), Fault::Default),
-            (None, None) => (PathBuf::from("."), Fault::Default),
+        let wrong = |what| LineError { field: "workspace".to_owned(), what };
+        let (path, fault): (_, fn(LineError) -> Fault) = match (own, &self.rules.defaults.workspace) {
+            (Some(path), _) => (self.based(Path::new(path)), Fault::Line),
+            (None, Some(path)) if self.base.is_none() => (self.based(path), Fault::Default),
+            (None, Some(path)) => (Ok(path.clone()), Fault::Default),
+            (None, None) if self.base.is_none() => {
+                let what = "is missing; want an absolute path, here or in [defaults]".to_owned();
+                return Err(Fault::Line(wrong(what)));
+            }
+            (None, None) => (Ok(PathBuf::from(".")), Fault::Default),
         };
+        let path = path.map_err(|what| fault(wrong(what)))?;
         let found = self.folders.entry(path).or_insert_with_key(|path| folder(path));
-        found.clone().map_err(|what| fault(LineError { field: "workspace".to_owned(), what }))
+        found.clone().map_err(|what| fault(wrong(what)))
+    }
+
+    /// Where a path of the input leads.
+    fn based(&self, path: &Path) -> Result<PathBuf, String> {
+        match self.base {
+            Some(base) => Ok(base.join(path)),
+            None if path.is_absolute() => Ok(path.to_path_buf()),
+            None => Err(format!("{} is relative; want an absolute path", path.display())),
+        }
     }
 
     fn script(&mut self, source: Option<ScriptSource>) -> Result<Option<Script>, Fault> {
@@ -127,11 +143,10 @@ impl<'a> Completer<'a> {
             Some(ScriptSource::Inline(script)) => return Ok(Some(script)),
             Some(ScriptSource::File(name)) => name,
         };
-        let found = self.scripts.entry(self.base.join(name)).or_insert_with_key(|path| read_script(path));
-        match found {
-            Ok(script) => Ok(Some(script.clone())),
-            Err(what) => Err(Fault::Line(LineError { field: "script".to_owned(), what: what.clone() })),
-        }
+        let wrong = |what| Fault::Line(LineError { field: "script".to_owned(), what });
+        let path = self.based(Path::new(&name)).map_err(wrong)?;
+        let found = self.scripts.entry(path).or_insert_with_key(|path| read_script(path));
+        found.clone().map(Some).map_err(wrong)
     }
 }
 
@@ -148,7 +163,7 @@ pub fn single(task: &str, script: Option<&Path>, rules: Rules<'_>) -> Result<Tas
         return Err(SingleError("the task is empty; say what to do".to_owned()));
     }
     let line = TaskLine { script, ..TaskLine::of("run", task) };
-    let spec = Completer::new(rules, Path::new(".")).complete(line).map_err(|faults| {
+    let spec = Completer::new(rules, Some(Path::new("."))).complete(line).map_err(|faults| {
         let said = faults.first().map(|(Fault::Line(mistake) | Fault::Default(mistake))| mistake.to_string());
         SingleError(said.unwrap_or_default())
     })?;

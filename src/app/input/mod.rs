@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,6 +20,7 @@ use crate::{
         batch::{LineError, TaskLine, canonical},
         task::TaskSpec,
     },
+    tool::toolbox::Toolbox,
 };
 
 mod complete;
@@ -33,6 +34,9 @@ pub use select::{Selection, repeated};
 
 /// Mistakes that are told; the rest is counted.
 const SHOWN: usize = 20;
+
+/// Bytes that a line may have: one that never ends is a mistake like any other, and costs no more memory than this.
+const MAX_LINE: u64 = 128 << 20;
 
 /// One task of the input.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +55,8 @@ pub struct InputTask {
 pub enum Source {
     Stdin,
     File(PathBuf),
+    /// It was sent here by somebody whose folders mean nothing here: every path in it is absolute.
+    Submission,
 }
 
 impl Source {
@@ -59,13 +65,22 @@ impl Source {
         if name == Path::new("-") { Self::Stdin } else { Self::File(name.to_path_buf()) }
     }
 
-    /// What paths in the input are relative to.
-    fn folder(&self) -> &Path {
+    /// What paths in the input are relative to, if anything.
+    fn folder(&self) -> Option<&Path> {
         match self {
-            Self::Stdin => Path::new("."),
+            Self::Stdin => Some(Path::new(".")),
             Self::File(path) => {
-                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                Some(folder.unwrap_or(Path::new(".")))
             }
+            Self::Submission => None,
+        }
+    }
+
+    fn place(&self, line: usize) -> String {
+        match self {
+            Self::Stdin | Self::File(_) => format!("{self}:{line}"),
+            Self::Submission => format!("line {line}"),
         }
     }
 }
@@ -75,6 +90,7 @@ impl fmt::Display for Source {
         match self {
             Self::Stdin => f.write_str("stdin"),
             Self::File(path) => path.display().fmt(f),
+            Self::Submission => f.write_str("the input"),
         }
     }
 }
@@ -88,6 +104,15 @@ pub struct Rules<'a> {
     pub defaults: &'a Defaults,
     pub model: Lookup<'a>,
     pub tool: Lookup<'a>,
+}
+
+/// Whether a tool has this name; if not, which there are.
+///
+/// # Errors
+/// There is none.
+pub fn known_tool(toolbox: &Toolbox, name: &str) -> Result<(), String> {
+    let names = || toolbox.names().map(|name| &**name).collect::<Vec<_>>().join(", ");
+    toolbox.get(name).map(drop).ok_or_else(|| format!("there is no tool {name:?}; want some of {}", names()))
 }
 
 /// Why an input is refused.
@@ -110,7 +135,7 @@ pub enum InputError {
 /// The first twenty mistakes, and how many more there are.
 pub fn read(source: &Source, rules: Rules<'_>) -> Result<Vec<InputTask>, InputError> {
     match source {
-        Source::Stdin => read_from(io::stdin().lock(), source, rules),
+        Source::Stdin | Source::Submission => read_from(io::stdin().lock(), source, rules),
         Source::File(path) => match File::open(path) {
             Ok(file) => read_from(BufReader::new(file), source, rules),
             Err(error) => Err(InputError::Read { source_name: source.to_string(), source: error }),
@@ -129,13 +154,20 @@ pub fn read_from(
 ) -> Result<Vec<InputTask>, InputError> {
     let mut reader = Reader::new(source, rules);
     let mut bytes = Vec::new();
+    let failed = |error| InputError::Read { source_name: source.to_string(), source: error };
     for number in 1.. {
         bytes.clear();
-        let length = input
-            .read_until(b'\n', &mut bytes)
-            .map_err(|error| InputError::Read { source_name: source.to_string(), source: error })?;
+        let length = (&mut input).take(MAX_LINE + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
         if length == 0 {
             break;
+        }
+        if bytes.len() as u64 > MAX_LINE {
+            let what = format!("is longer than {} MiB; shorten it, or split the task", MAX_LINE >> 20);
+            reader.refuse(number, &LineError { field: String::new(), what });
+            if bytes.last() != Some(&b'\n') {
+                input.skip_until(b'\n').map_err(failed)?;
+            }
+            continue;
         }
         reader.line(number, &bytes);
     }
@@ -173,7 +205,7 @@ impl<'a> Reader<'a> {
 
     fn refuse(&mut self, line: usize, mistake: &LineError) {
         if self.told.len() < SHOWN {
-            self.told.push(format!("{}:{line}: {mistake}", self.source));
+            self.told.push(format!("{}: {mistake}", self.source.place(line)));
         } else {
             self.more += 1;
         }

@@ -180,3 +180,38 @@ fn a_repeated_task_has_numbered_copies() {
     assert_eq!(tasks[1].spec.task_id.as_deref(), Some("a#2"));
     assert_eq!(tasks[0].hash, tasks[1].hash);
 }
+
+#[test]
+fn what_was_sent_here_names_absolute_paths_alone() {
+    let defaults = Defaults { model: Some("openai:m".to_owned()), ..defaults() };
+    let read = |defaults: &Defaults, text: &str| {
+        let rules = Rules { defaults, model: &|_| Ok(()), tool: &|_| Ok(()) };
+        read_from(text.as_bytes(), &Source::Submission, rules)
+    };
+    let text = r#"{"task":"1","workspace":"ws"}
+{"task":"2"}
+{"task":"3","workspace":"/","script":"replies.json"}
+"#;
+    assert_eq!(
+        read(&defaults, text).expect_err("refused").to_string(),
+        "line 1: workspace: ws is relative; want an absolute path\n\
+         line 2: workspace: is missing; want an absolute path, here or in [defaults]\n\
+         line 3: script: replies.json is relative; want an absolute path"
+    );
+    let defaults = Defaults { workspace: Some(PathBuf::from("/")), ..defaults };
+    assert_eq!(ids(&read(&defaults, "{\"task\":\"1\"}").expect("read")), [(1, "line-1")]);
+}
+
+#[test]
+fn a_line_without_end_is_refused_by_its_number_and_the_next_is_read() {
+    let line = |text: &'static str| io::Cursor::new(text);
+    let endless = io::repeat(b'x').take(MAX_LINE + 5);
+    let input = line("{\"task\":\"1\"}\n").chain(endless).chain(line("\n{}\n"));
+    let defaults = Defaults { model: Some("openai:m".to_owned()), ..defaults() };
+    let rules = Rules { defaults: &defaults, model: &|_| Ok(()), tool: &|_| Ok(()) };
+    let told = read_from(BufReader::new(input), &Source::Stdin, rules).expect_err("refused").to_string();
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(told[0], "stdin:2: is longer than 128 MiB; shorten it, or split the task");
+    assert!(told[1].starts_with("stdin:3: task: "), "{told:?}");
+    assert_eq!(told.len(), 2);
+}

@@ -1,0 +1,254 @@
+//! The course of a batch: submits tasks as there is room, retries, gives up when too many fail, stops when told to.
+//!
+//! The same for a batch that is run by itself and for one of a daemon's many. What differs is a [`Host`]'s business:
+//! how many runs there is room for, who asks for something meanwhile, where results go, how runs are ended early.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    BatchError, Event, Report,
+    submission::{How, HowOver, Next, OnItsWay, Over},
+};
+use crate::{
+    actor::Supervisor,
+    app::input::InputTask,
+    domain::{
+        batch::{self, Halt, HaltHow},
+        event::RunEnd,
+        id::{BatchId, RunId},
+        outcome::Outcome,
+    },
+};
+
+/// What a batch is run by.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::app) struct Terms {
+    /// New attempts that a task gets by itself.
+    pub(in crate::app) retries: u32,
+    /// When to give up.
+    pub(in crate::app) halt: Option<Halt>,
+    /// How many tasks a share of all is a share of.
+    pub(in crate::app) chosen: usize,
+}
+
+/// What is asked of a batch under way.
+#[derive(Debug)]
+pub(in crate::app) enum Asked {
+    /// No new task starts any more.
+    Stop,
+    /// The room may have changed.
+    Look,
+    /// A settled task, with its outcome so far, has another attempt.
+    Again(Next, Outcome),
+}
+
+/// Who has a batch run.
+pub(in crate::app) trait Host {
+    /// How many runs may be on their way at once.
+    fn room(&self) -> usize;
+
+    /// Waits until something is asked. Nothing is lost if the wait is given up.
+    fn asked(&mut self) -> impl Future<Output = Asked> + Send;
+
+    /// A task has a run that is on its way.
+    fn started(&mut self, task: usize, run: RunId);
+
+    /// Something happened, to this task if it is about one.
+    fn tell(&mut self, task: Option<usize>, event: Event);
+
+    /// A task is settled.
+    fn settled(
+        &mut self,
+        over: &Over,
+        end: &Arc<RunEnd>,
+    ) -> impl Future<Output = Result<(), BatchError>> + Send;
+
+    /// The batch is given up, and this is to become of its runs.
+    fn halt(&mut self, how: HaltHow);
+}
+
+/// A batch under way.
+pub(in crate::app) struct Course<'a, H> {
+    supervisor: &'a Supervisor,
+    batch: BatchId,
+    tasks: &'a [InputTask],
+    terms: Terms,
+    host: H,
+    report: Report,
+    failed: usize,
+    /// Tasks that wait for their next attempt, with their last one and its end.
+    retrying: BTreeMap<usize, (Over, Arc<RunEnd>)>,
+    stopping: bool,
+    cut_short: bool,
+    /// Ends what is on its way as cancelled.
+    cancel: CancellationToken,
+}
+
+/// Where a course has led.
+pub(in crate::app) struct Reached<H> {
+    pub(in crate::app) report: Report,
+    pub(in crate::app) host: H,
+    /// A run stopped without an end: herder is stopping, or in no state to go on.
+    pub(in crate::app) cut_short: bool,
+}
+
+impl<'a, H: Host> Course<'a, H> {
+    /// A batch of which `settled` is of record.
+    pub(in crate::app) fn new(
+        supervisor: &'a Supervisor,
+        batch: BatchId,
+        tasks: &'a [InputTask],
+        terms: Terms,
+        settled: Vec<Outcome>,
+        host: H,
+    ) -> Self {
+        Self {
+            supervisor,
+            batch,
+            tasks,
+            terms,
+            host,
+            failed: settled.iter().filter(|outcome| **outcome != Outcome::Done).count(),
+            report: Report { settled, ..Report::default() },
+            retrying: BTreeMap::new(),
+            stopping: false,
+            cut_short: false,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Has `cancel` end what is on its way.
+    #[must_use]
+    pub(in crate::app) fn until(self, cancel: CancellationToken) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// Has herder work on what waits until nothing is left to do, or it is to stop.
+    ///
+    /// # Errors
+    /// The results cannot be written any more, or the log has failed. What is of record stays so.
+    pub(in crate::app) async fn run(mut self, waiting: VecDeque<Next>) -> Result<Reached<H>, BatchError> {
+        let left = self.drive(waiting).await?;
+        self.report.unfinished += left;
+        // Those that wait for another attempt will not get it now.
+        for (over, end) in std::mem::take(&mut self.retrying).into_values() {
+            self.settle(&over, &end).await?;
+        }
+        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short })
+    }
+
+    /// Tells how many were never submitted.
+    async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
+        let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
+        loop {
+            while !self.stopping
+                && live.len() < self.host.room()
+                && let Some(next) = waiting.pop_front()
+            {
+                live.push(self.submit(next));
+            }
+            if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
+                return Ok(waiting.len());
+            }
+            let over: Over = tokio::select! {
+                biased;
+                asked = self.host.asked() => {
+                    match asked {
+                        Asked::Stop => self.stop(),
+                        Asked::Look => {}
+                        Asked::Again(next, outcome) => {
+                            self.failed = self.failed.saturating_sub(usize::from(outcome != Outcome::Done));
+                            live.push(self.submit(next));
+                        }
+                    }
+                    continue;
+                }
+                Some(over) = live.next(), if !live.is_empty() => over?,
+                Some(next) = delays.next(), if !delays.is_empty() && !self.stopping => {
+                    let next: Next = next;
+                    self.retrying.remove(&next.task);
+                    waiting.push_front(next);
+                    continue;
+                }
+            };
+            if let Some((next, delay)) = self.over(over).await? {
+                delays.push(async move {
+                    tokio::time::sleep(delay).await;
+                    next
+                });
+            }
+            if let Some(how) = self.halt() {
+                self.host.halt(how);
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        next: Next,
+    ) -> impl Future<Output = Result<Over, crate::store::StoreError>> + use<H> {
+        let task = next.task;
+        let way = OnItsWay::submit(self.supervisor, self.batch, self.tasks, next);
+        self.host.started(task, way.run());
+        way.over(self.cancel.clone())
+    }
+
+    fn stop(&mut self) {
+        if !self.stopping {
+            self.stopping = true;
+            self.host.tell(None, Event::Stopping);
+        }
+    }
+
+    /// Takes in that a run is over: another attempt follows, or the task is settled.
+    async fn over(&mut self, over: Over) -> Result<Option<(Next, Duration)>, BatchError> {
+        let end = match &over.how {
+            HowOver::Ended(end) => end.clone(),
+            HowOver::Stopped => {
+                self.report.unfinished += 1;
+                self.cut_short = true;
+                self.stop();
+                return Ok(None);
+            }
+            HowOver::Left(why) => {
+                self.report.unfinished += 1;
+                self.host.tell(Some(over.task), Event::Left(over.run, why.clone()));
+                return Ok(None);
+            }
+        };
+        let again = over.made < self.terms.retries && batch::is_worth_a_retry(end.outcome);
+        if self.stopping || !again {
+            self.settle(&over, &end).await?;
+            return Ok(None);
+        }
+        let made = over.made + 1;
+        let delay = batch::retry_delay(made, crate::actor::jitter());
+        self.host.tell(Some(over.task), Event::Retrying(end.outcome, end.usage, delay));
+        let next = Next { task: over.task, attempt: over.attempt + 1, made, how: How::Start(Some(over.run)) };
+        self.retrying.insert(over.task, (over, end));
+        Ok(Some((next, delay)))
+    }
+
+    async fn settle(&mut self, over: &Over, end: &Arc<RunEnd>) -> Result<(), BatchError> {
+        self.host.tell(Some(over.task), Event::Settled(end.outcome, end.usage));
+        self.report.settled.push(end.outcome);
+        self.failed += usize::from(end.outcome != Outcome::Done);
+        self.host.settled(over, end).await
+    }
+
+    /// Gives the batch up if too many tasks have failed.
+    fn halt(&mut self) -> Option<HaltHow> {
+        let is_reached = |halt: &Halt| halt.is_reached(self.failed, self.terms.chosen);
+        let halt = self.terms.halt.filter(|halt| !self.stopping && is_reached(halt))?;
+        self.report.halted = true;
+        self.stop();
+        Some(halt.how)
+    }
+}

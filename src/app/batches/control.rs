@@ -1,0 +1,216 @@
+//! What can be asked of a batch while it runs, and after.
+
+use std::{collections::VecDeque, num::NonZeroUsize, sync::Arc};
+
+use super::{
+    Batches, ControlError, NoSuchBatch,
+    board::Standing,
+    entry::{Entry, Work, in_full},
+    record::Record,
+    status::BatchState,
+    undisturbed,
+};
+use crate::{
+    actor::supervisor,
+    app::{
+        batch::{Asked, History, How, Next},
+        state,
+    },
+    domain::{
+        batch::{Plan, RetryFailed, StaleLines},
+        event::Event,
+        id::{BatchId, RunId, Seq},
+        outcome::Outcome,
+        task::TaskSpec,
+    },
+    store::{RunFilter, RunRecord, StoreError},
+};
+
+/// Which task is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one of this id.
+    Task(String),
+    /// The one that this is an attempt at.
+    Run(RunId),
+}
+
+/// Why a task is not done again.
+#[derive(Debug, thiserror::Error)]
+pub enum RequeueError {
+    #[error(transparent)]
+    NoSuchBatch(#[from] NoSuchBatch),
+    #[error("the batch has no such task that has been started")]
+    NoSuchTask,
+    #[error("the task is not settled; wait for its end, or cancel its run")]
+    Unsettled,
+    #[error("the batch cannot go on: {0}")]
+    Unable(String),
+    #[error("herder is stopping")]
+    Stopping,
+    #[error(transparent)]
+    Submit(supervisor::SubmitError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Batches {
+    /// Ends a batch: its runs are cancelled, and what has not started never does. Tells whether that changed anything;
+    /// it is on disk then, though runs may still be ending.
+    ///
+    /// # Errors
+    /// There is no such batch, or the log does not take it.
+    pub async fn cancel(&self, id: BatchId) -> Result<bool, ControlError> {
+        let (batches, entry) = (self.clone(), self.entry(id)?);
+        undisturbed(async move {
+            let mut work = entry.work.lock().await;
+            if work.record.state != BatchState::Open {
+                return Ok(false);
+            }
+            let store = &*batches.0.store;
+            let record = Record { state: BatchState::Cancelled, summary: None, ..work.record.clone() };
+            entry.write(store, &mut work, record, Vec::new()).await?;
+            if let Some(driver) = &work.driver {
+                driver.cancel.cancel();
+                // One that has just come to its end has nothing to stop.
+                let _ = driver.asks.send(Asked::Stop);
+            } else {
+                let open = RunFilter { batch: Some(id), ended: Some(false), ..RunFilter::default() };
+                let open = store.runs(open).await?.into_iter().map(|record| record.run).collect();
+                entry.status.send_modify(|status| status.error = None);
+                batches.try_to_end_the_rest(&entry, &mut work, open).await?;
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Changes how many runs of a batch may be in flight at once. Runs above that go on. Tells whether that changed
+    /// anything.
+    ///
+    /// # Errors
+    /// There is no such batch, or the log does not take it.
+    pub async fn set_concurrency(&self, id: BatchId, runs: NonZeroUsize) -> Result<bool, ControlError> {
+        self.retune(id, move |record| std::mem::replace(&mut record.concurrency, runs) != runs).await
+    }
+
+    /// Has a batch start no more tasks, or start them again. Tells whether that changed anything.
+    ///
+    /// # Errors
+    /// There is no such batch, or the log does not take it.
+    pub async fn set_paused(&self, id: BatchId, paused: bool) -> Result<bool, ControlError> {
+        self.retune(id, move |record| std::mem::replace(&mut record.paused, paused) != paused).await
+    }
+
+    async fn retune(
+        &self,
+        id: BatchId,
+        retune: impl FnOnce(&mut Record) -> bool + Send + 'static,
+    ) -> Result<bool, ControlError> {
+        let (batches, entry) = (self.clone(), self.entry(id)?);
+        undisturbed(async move {
+            let mut work = entry.work.lock().await;
+            let mut record = work.record.clone();
+            let changed = retune(&mut record);
+            if changed {
+                entry.write(&*batches.0.store, &mut work, record, Vec::new()).await?;
+                if let Some(driver) = &work.driver {
+                    let _ = driver.asks.send(Asked::Look);
+                }
+            }
+            Ok(changed)
+        })
+        .await
+    }
+
+    /// Gives a settled task another attempt, whose result replaces the one before; returns once it is on disk. A batch that
+    /// has ended goes on until it has ended again, and starts nothing else.
+    ///
+    /// # Errors
+    /// The task has not been started, or is not settled, or its batch cannot go on.
+    pub async fn requeue(&self, id: BatchId, which: Which) -> Result<RunId, RequeueError> {
+        let (batches, entry) = (self.clone(), self.entry(id)?);
+        undisturbed(async move {
+            let mut work = entry.work.lock().await;
+            if batches.0.closing.is_cancelled() {
+                return Err(RequeueError::Stopping);
+            }
+            let latest = batches.latest(id, which).await?;
+            let Some(end) = &latest.end else { return Err(RequeueError::Unsettled) };
+            batches.again(&entry, &mut work, &latest, end.outcome).await
+        })
+        .await
+    }
+
+    /// The latest attempt at a task.
+    async fn latest(&self, batch: BatchId, which: Which) -> Result<RunRecord, RequeueError> {
+        let store = &*self.0.store;
+        let of_batch = RunFilter { batch: Some(batch), ..RunFilter::default() };
+        let task = match which {
+            Which::Task(task) => Some(task),
+            Which::Run(run) => {
+                let this = RunFilter { id_prefix: Some(run.to_string()), ..of_batch.clone() };
+                store.runs(this).await?.pop().and_then(|record| Some(record.task_id?.to_string()))
+            }
+        };
+        let task = task.ok_or(RequeueError::NoSuchTask)?;
+        let attempts = store.runs(RunFilter { task_id: Some(task), ..of_batch }).await?;
+        attempts.into_iter().max_by_key(|record| (record.attempt, record.run)).ok_or(RequeueError::NoSuchTask)
+    }
+
+    async fn again(
+        &self,
+        entry: &Arc<Entry>,
+        work: &mut Work,
+        latest: &RunRecord,
+        outcome: Outcome,
+    ) -> Result<RunId, RequeueError> {
+        let task = latest.task_id.as_deref().unwrap_or_default();
+        if work.driver.is_some() {
+            let stands = entry.board().and_then(|board| board.find(task));
+            let Some((place, Standing::Settled(..))) = stands else { return Err(RequeueError::Unsettled) };
+            let (run, next) = self.submit_again(latest, place).await?;
+            if let Some(driver) = &work.driver {
+                // It takes in what it was told before it comes to its end.
+                let _ = driver.asks.send(Asked::Again(next, outcome));
+            }
+            return Ok(run);
+        }
+        if work.record.state == BatchState::Open {
+            let error = entry.status.borrow().error.clone();
+            return Err(RequeueError::Unable(error.unwrap_or_default()));
+        }
+        let unable = |error| RequeueError::Unable(in_full(error));
+        let tasks = self.input_of(entry, work).await.map_err(unable)?;
+        let history = History::read(&*self.0.store, entry.id).await?;
+        let everything: Vec<usize> = (0..tasks.len()).collect();
+        let plan = history.plan(&tasks, &everything, (StaleLines::Restart, RetryFailed::None, 0));
+        let plan: Plan = plan.map_err(|error| RequeueError::Unable(error.to_string()))?;
+        let place = tasks.iter().position(|one| &*one.id == task).ok_or(RequeueError::NoSuchTask)?;
+        let record =
+            Record { state: BatchState::Open, starts_nothing: true, summary: None, ..work.record.clone() };
+        entry.write(&*self.0.store, work, record, Vec::new()).await?;
+        let (run, waiting) = match self.submit_again(latest, place).await {
+            Ok((run, next)) => (Ok(run), VecDeque::from([next])),
+            // It is open on record: it comes to its end again.
+            Err(error) => (Err(error), VecDeque::new()),
+        };
+        self.set_off(entry, work, tasks, &history, &plan, waiting);
+        run
+    }
+
+    /// Submits another attempt, asked for as the latest one was.
+    async fn submit_again(&self, latest: &RunRecord, place: usize) -> Result<(RunId, Next), RequeueError> {
+        let log = self.0.store.read(latest.run, Seq::START).await?;
+        let spec = log.iter().find_map(|envelope| {
+            if let Event::Submitted(spec) = &envelope.fact.event { Some(spec.clone()) } else { None }
+        });
+        let spec = spec.ok_or(RequeueError::NoSuchTask)?;
+        let attempt = latest.attempt + 1;
+        let spec = TaskSpec { attempt, predecessor: Some(latest.run), ..(*spec).clone() };
+        let submitted = self.0.supervisor.submit(state::new_run(), Arc::new(spec)).await;
+        let submitted = submitted.map_err(RequeueError::Submit)?;
+        let run = submitted.run;
+        Ok((run, Next { task: place, attempt, made: 0, how: How::Await(submitted) }))
+    }
+}

@@ -1,0 +1,201 @@
+//! A daemon's batches: many over one supervisor and one log, next to single runs.
+//!
+//! A batch is taken on once its input, its tasks and its terms are on disk, and from then on it goes on until it has
+//! ended, whatever happens to this process. What one batch lacks or breaks is no other's concern. Knows nothing of who
+//! asks: a socket, a test.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    actor::Supervisor,
+    clock::Clock,
+    config::Config,
+    domain::{batch::Misfit, id::BatchId},
+    store::{EventStore, StoreError},
+};
+
+use super::input::InputError;
+
+mod board;
+mod control;
+mod drive;
+mod entry;
+mod record;
+mod recover;
+mod results;
+mod spool;
+mod status;
+mod submit;
+#[cfg(test)]
+mod tests;
+
+pub use control::{RequeueError, Which};
+pub use recover::Recovered;
+pub use results::ResultsError;
+pub use spool::SpoolError;
+pub use status::{BatchState, Status};
+pub use submit::{BatchOptions, SubmitBatch, Submitted};
+
+use entry::Entry;
+
+/// What batches are worked on with.
+pub struct Parts {
+    pub supervisor: Supervisor,
+    pub store: Arc<dyn EventStore>,
+    /// Where inputs are kept: made with mode 0700 if it is not there.
+    pub folder: PathBuf,
+    /// Its defaults complete lines, its models are those that may be named.
+    pub config: Arc<Config>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The batches of a daemon. Cheap to clone.
+#[derive(Clone)]
+pub struct Batches(Arc<Inner>);
+
+struct Inner {
+    supervisor: Supervisor,
+    store: Arc<dyn EventStore>,
+    folder: PathBuf,
+    config: RwLock<Arc<Config>>,
+    clock: Arc<dyn Clock>,
+    entries: Mutex<BTreeMap<BatchId, Arc<Entry>>>,
+    /// The batch of each key. Submissions are taken on one at a time, so that a key has one batch.
+    keys: tokio::sync::Mutex<BTreeMap<String, BatchId>>,
+    closing: CancellationToken,
+    drivers: TaskTracker,
+}
+
+/// Why a batch was not taken on. Nothing was run, and nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error("the input has no tasks; want one JSON object a line")]
+    Empty,
+    #[error("the batch of this key, {id}, does not fit the input")]
+    Misfit { id: BatchId, source: Misfit },
+    #[error(
+        "the batch of this key, {id}, is under way with another input; wait for its end, or use another key"
+    )]
+    Busy { id: BatchId },
+    #[error("herder is stopping")]
+    Stopping,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// There is no batch of this id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no batch {0}")]
+pub struct NoSuchBatch(pub BatchId);
+
+/// Why something asked of a batch did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error(transparent)]
+    NoSuchBatch(#[from] NoSuchBatch),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Batches {
+    /// No batches yet; those of record come with [`Self::recover`].
+    ///
+    /// # Errors
+    /// The folder for inputs cannot be made.
+    pub fn new(parts: Parts) -> Result<Self, SpoolError> {
+        let Parts { supervisor, store, folder, config, clock } = parts;
+        spool::make(&folder)?;
+        Ok(Self(Arc::new(Inner {
+            supervisor,
+            store,
+            folder,
+            config: RwLock::new(config),
+            clock,
+            entries: Mutex::default(),
+            keys: tokio::sync::Mutex::default(),
+            closing: CancellationToken::new(),
+            drivers: TaskTracker::new(),
+        })))
+    }
+
+    /// Has batches that are submitted from now on go by another configuration.
+    pub fn reconfigure(&self, config: Arc<Config>) {
+        *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// Every batch, oldest first.
+    pub async fn list(&self) -> Vec<Status> {
+        let entries = self.entries();
+        let load = self.0.supervisor.load().await;
+        entries.iter().map(|entry| entry.status(&load)).collect()
+    }
+
+    /// How far a batch is.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub async fn get(&self, id: BatchId) -> Result<Status, NoSuchBatch> {
+        let entry = self.entry(id)?;
+        let load = self.0.supervisor.load().await;
+        Ok(entry.status(&load))
+    }
+
+    /// How far a batch is, told anew whenever that changes. Which of its runs have a slot is not told.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub fn watch(&self, id: BatchId) -> Result<watch::Receiver<Status>, NoSuchBatch> {
+        Ok(self.entry(id)?.status.subscribe())
+    }
+
+    /// Starts no more tasks and takes no more batches. The supervisor is to be drained next.
+    pub fn close(&self) {
+        self.0.closing.cancel();
+        self.0.drivers.close();
+    }
+
+    /// Waits, after [`Self::close`], until nothing of a batch is under way. What has not ended stays open on record.
+    pub async fn closed(&self) {
+        self.0.drivers.wait().await;
+    }
+
+    fn config(&self) -> Arc<Config> {
+        self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn entry(&self, id: BatchId) -> Result<Arc<Entry>, NoSuchBatch> {
+        let entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&id).cloned().ok_or(NoSuchBatch(id))
+    }
+
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn insert(&self, entry: &Arc<Entry>) {
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id, entry.clone());
+    }
+}
+
+/// Sees a change through, though whoever asked for it may hang up half-way.
+async fn undisturbed<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(change).await {
+        Ok(changed) => changed,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going down, and this with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

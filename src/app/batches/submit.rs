@@ -1,0 +1,266 @@
+//! Taking a batch on: all of its input is checked, then all that is needed to go on with it is put on disk.
+
+use std::{collections::BTreeMap, io, num::NonZeroUsize, sync::Arc};
+
+use futures_util::Stream;
+use uuid::Uuid;
+
+use super::{
+    Batches, SubmitError,
+    entry::{Entry, Work},
+    record::Record,
+    spool::{self, ReadError, Spooled},
+    status::BatchState,
+    undisturbed,
+};
+use crate::{
+    app::{
+        batch::{History, abandon, in_order, submit_asked},
+        input::{InputTask, Rules},
+    },
+    config::Defaults,
+    domain::{
+        batch::{Halt, Plan, RetryFailed, StaleLines},
+        id::BatchId,
+    },
+};
+
+/// A batch as it is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitBatch {
+    /// What it is called; `batch` by itself.
+    pub name: Option<String>,
+    /// Names this submission: given again, it is answered again. With another input, it extends the batch.
+    pub key: Option<String>,
+    pub options: BatchOptions,
+}
+
+/// How a batch is run.
+#[derive(Clone, Debug)]
+pub struct BatchOptions {
+    /// Runs that may be in flight at once; by itself as many as may be live.
+    pub concurrency: Option<NonZeroUsize>,
+    /// New attempts that a task gets by itself.
+    pub retries: u32,
+    /// When to give up. Runs that are to stop now are cancelled.
+    pub halt: Option<Halt>,
+    /// Of a batch that has ended: which of its tasks get another attempt.
+    pub retry_failed: RetryFailed,
+    /// Of a batch that has ended: what becomes of a task whose line changed.
+    pub stale_lines: StaleLines,
+    /// Labels of each of its tasks; a line's own come first.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Default for BatchOptions {
+    fn default() -> Self {
+        Self {
+            concurrency: None,
+            retries: 0,
+            halt: None,
+            retry_failed: RetryFailed::None,
+            stale_lines: StaleLines::Refuse,
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+/// A batch that is on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    pub id: BatchId,
+    /// Whether this submission did anything; one that is given again does nothing.
+    pub changed: bool,
+    pub tasks: usize,
+}
+
+impl Batches {
+    /// Takes a batch on, or extends the one of its key; returns once it is on disk. The input is JSON lines, in pieces of
+    /// any size.
+    ///
+    /// # Errors
+    /// The input breaks off, has mistakes or does not fit the batch of its key; then nothing is run.
+    pub async fn submit<C: AsRef<[u8]>>(
+        &self,
+        batch: SubmitBatch,
+        input: impl Stream<Item = io::Result<C>> + Send,
+    ) -> Result<Submitted, SubmitError> {
+        let spooled = Spooled::take_in(&self.0.folder, input).await?;
+        if let Some(answered) = self.answered(&batch, &spooled.digest).await {
+            return Ok(answered);
+        }
+        let (path, digest) = (spooled.path().to_owned(), spooled.digest.clone());
+        let tasks = match self.read(path, digest, batch.options.labels.clone()).await {
+            Ok(tasks) if tasks.is_empty() => return Err(SubmitError::Empty),
+            Ok(tasks) => tasks,
+            Err(ReadError::Input(error)) => return Err(error.into()),
+            Err(ReadError::Open { path, source }) => {
+                return Err(spool::SpoolError::Disk { path, source }.into());
+            }
+            Err(error @ ReadError::Damaged { .. }) => {
+                let source = io::Error::other(error);
+                return Err(spool::SpoolError::Disk { path: self.0.folder.clone(), source }.into());
+            }
+        };
+        let batches = self.clone();
+        undisturbed(async move { batches.take_on(batch, spooled, tasks).await }).await
+    }
+
+    /// The answer to a submission that was answered before, and asks for nothing else.
+    async fn answered(&self, batch: &SubmitBatch, digest: &str) -> Option<Submitted> {
+        let id = *self.0.keys.lock().await.get(batch.key.as_ref()?)?;
+        let entry = self.entry(id).ok()?;
+        let work = entry.work.lock().await;
+        let is_same = work.record.digest == digest;
+        let goes_on = match work.record.state {
+            BatchState::Open => work.driver.is_some(),
+            BatchState::Cancelled | BatchState::Ended => batch.options.retry_failed == RetryFailed::None,
+        };
+        let tasks = entry.status.borrow().counts.tasks;
+        (is_same && goes_on).then_some(Submitted { id, changed: false, tasks })
+    }
+
+    /// Reads and checks an input; `labels` go before those of the configuration.
+    pub(super) async fn read(
+        &self,
+        path: std::path::PathBuf,
+        digest: String,
+        labels: BTreeMap<String, String>,
+    ) -> Result<Vec<InputTask>, ReadError> {
+        let (config, services) = (self.config(), self.0.supervisor.services().clone());
+        let at = path.clone();
+        let read = move || {
+            let mut defaults: Defaults = config.defaults.clone();
+            defaults.labels.extend(labels);
+            let model = |name: &str| config.check_model(name);
+            let tool = |name: &str| crate::app::input::known_tool(&services.toolbox, name);
+            spool::read(&path, &digest, Rules { defaults: &defaults, model: &model, tool: &tool })
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|error| Err(ReadError::Open { path: at, source: io::Error::other(error) }))
+    }
+
+    async fn take_on(
+        &self,
+        batch: SubmitBatch,
+        spooled: Spooled,
+        tasks: Vec<InputTask>,
+    ) -> Result<Submitted, SubmitError> {
+        let mut keys = self.0.keys.lock().await;
+        if self.0.closing.is_cancelled() {
+            return Err(SubmitError::Stopping);
+        }
+        let known = batch.key.as_ref().and_then(|key| keys.get(key));
+        if let Some(entry) = known.and_then(|id| self.entry(*id).ok()) {
+            drop(keys);
+            return self.extend(entry, batch, spooled, tasks).await;
+        }
+        let (id, key, name) = (BatchId::new(Uuid::now_v7()), batch.key.clone(), batch.name.clone());
+        let record = self.record(batch, &spooled.digest);
+        let name = name.unwrap_or_else(|| "batch".to_owned());
+        let entry = Arc::new(Entry::new(id, name, self.0.clock.now(), record.clone()));
+        let history = History::default();
+        let mut work = entry.work.lock().await;
+        self.put_on_disk(&entry, &mut work, record, spooled, &tasks, &history).await?;
+        self.insert(&entry);
+        if let Some(key) = key {
+            keys.insert(key, id);
+        }
+        let count = tasks.len();
+        let everything: Vec<usize> = (0..count).collect();
+        let terms = (StaleLines::Refuse, RetryFailed::None, 0);
+        let plan =
+            history.plan(&tasks, &everything, terms).map_err(|source| SubmitError::Misfit { id, source })?;
+        let waiting = in_order(&plan, &tasks);
+        self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
+        Ok(Submitted { id, changed: true, tasks: count })
+    }
+
+    fn record(&self, batch: SubmitBatch, digest: &str) -> Record {
+        let SubmitBatch { key, options, .. } = batch;
+        Record {
+            key,
+            digest: digest.to_owned(),
+            retries: options.retries,
+            halt: options.halt,
+            concurrency: options.concurrency.unwrap_or_else(|| self.config().supervisor.max_live_runs),
+            labels: options.labels,
+            state: BatchState::Open,
+            paused: false,
+            starts_nothing: false,
+            summary: None,
+        }
+    }
+
+    /// Goes on with a batch that is at rest, by an input that fits what is of record.
+    async fn extend(
+        &self,
+        entry: Arc<Entry>,
+        batch: SubmitBatch,
+        spooled: Spooled,
+        tasks: Vec<InputTask>,
+    ) -> Result<Submitted, SubmitError> {
+        let id = entry.id;
+        let mut work = entry.work.lock().await;
+        let is_same = work.record.digest == spooled.digest;
+        let (count, everything) = (tasks.len(), (0..tasks.len()).collect::<Vec<_>>());
+        let unchanged = Submitted { id, changed: false, tasks: count };
+        let BatchOptions { retry_failed, stale_lines, retries, .. } = batch.options;
+        let is_at_rest = work.driver.is_none();
+        let is_repeated = is_same && retry_failed == RetryFailed::None;
+        let is_open = work.record.state == BatchState::Open;
+        if is_repeated && (!is_open || !is_at_rest) {
+            return Ok(unchanged);
+        }
+        if !is_at_rest {
+            return if is_same && is_open { Ok(unchanged) } else { Err(SubmitError::Busy { id }) };
+        }
+        let store = &*self.0.store;
+        let history = History::read(store, id).await?;
+        let plan = history.plan(&tasks, &everything, (stale_lines, retry_failed, retries));
+        let mut plan: Plan = plan.map_err(|source| SubmitError::Misfit { id, source })?;
+        if is_same && !is_open && plan.start.is_empty() && plan.resume.is_empty() {
+            return Ok(unchanged);
+        }
+        for run in &plan.abandon {
+            abandon(store, *run, &*self.0.clock).await?;
+        }
+        let is_changed = history.is_of_a_changed_line();
+        let is_asked = |start: &_, task: &_| is_changed(start, task) || is_asked_by_a_person(start);
+        submit_asked(store, id, &tasks, &mut plan, is_asked, &*self.0.clock).await?;
+        if let Some(name) = batch.name.clone() {
+            work.name = name;
+        }
+        let record = self.record(batch, &spooled.digest);
+        let replaced = work.record.digest.clone();
+        self.put_on_disk(&entry, &mut work, record, spooled, &tasks, &history).await?;
+        if !is_same {
+            // What stays is swept at the next start.
+            let _ = std::fs::remove_file(spool::path(&self.0.folder, id, &replaced));
+        }
+        let waiting = in_order(&plan, &tasks);
+        self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
+        Ok(Submitted { id, changed: true, tasks: count })
+    }
+
+    /// The input first: a row of the log never names one that is not there.
+    async fn put_on_disk(
+        &self,
+        entry: &Entry,
+        work: &mut Work,
+        record: Record,
+        spooled: Spooled,
+        tasks: &[InputTask],
+        history: &History,
+    ) -> Result<(), SubmitError> {
+        let everything: Vec<usize> = (0..tasks.len()).collect();
+        spooled.keep(self.0.folder.clone(), entry.id).await?;
+        entry.write(&*self.0.store, work, record, history.changed(tasks, &everything)).await?;
+        Ok(())
+    }
+}
+
+/// Another attempt at an ended task that does not follow by itself: whoever asked for it has been told that it will be.
+fn is_asked_by_a_person(start: &crate::domain::batch::Start) -> bool {
+    start.predecessor.is_some() && start.made == 0
+}
