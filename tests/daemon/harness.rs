@@ -126,6 +126,17 @@ impl Part {
         }
     }
 
+    /// Waits for a line that begins so, and returns the rest of it.
+    pub(crate) fn hear_after(&mut self, beginning: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended");
+            if let Some(rest) = line.strip_prefix(beginning) {
+                return rest.trim_end().to_owned();
+            }
+        }
+    }
+
     /// Everything that it says until it ends.
     pub(crate) fn all(mut self) -> String {
         drop(self.child.stdin.take());
