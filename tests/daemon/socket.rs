@@ -194,7 +194,7 @@ fn a_folder_of_its_own_that_others_could_have_prepared_is_refused() {
 }
 
 #[test]
-fn a_folder_that_belongs_to_somebody_else_is_refused() {
+fn a_folder_or_a_lock_that_belongs_to_somebody_else_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -202,6 +202,10 @@ fn a_folder_that_belongs_to_somebody_else_is_refused() {
     fs::create_dir(dir.path().join("herder")).unwrap();
     std::os::unix::fs::chown(dir.path().join("herder"), Some(65534), None).unwrap();
     assert!(unsafe_folder(&own(dir.path())).contains("another user"));
+    let lock = dir.path().join("s.sock.lock");
+    fs::write(&lock, "").unwrap();
+    std::os::unix::fs::chown(&lock, Some(65534), None).unwrap();
+    assert!(matches!(bind(&named(&path), None), Err(SocketError::ForeignLock { .. })));
     std::os::unix::fs::chown(dir.path(), Some(65534), None).unwrap();
     assert!(unsafe_folder(&named(&path)).contains("another user"));
 }

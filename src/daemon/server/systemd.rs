@@ -3,9 +3,15 @@
 //! Sockets that are handed down, states that are reported, and a watchdog that is fed only while the daemon does its work. All
 //! of it comes to nothing where no manager asked for it. Knows nothing of what the daemon does.
 
-use std::{io, net::TcpListener, os::unix::net::UnixListener, time::Duration};
+use std::{
+    io,
+    net::TcpListener,
+    os::{fd::AsFd, unix::net::UnixListener},
+    time::Duration,
+};
 
 use listenfd::ListenFd;
+use rustix::net::sockopt::socket_acceptconn;
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -33,14 +39,19 @@ pub fn inherited() -> Result<Inherited, OddSocket> {
     for place in 0..handed.len() {
         let odd = |source| OddSocket { place, source };
         if let Ok(Some(listener)) = handed.take_unix_listener(place) {
-            listener.set_nonblocking(true).map_err(odd)?;
+            check(&listener).and_then(|()| listener.set_nonblocking(true)).map_err(odd)?;
             taken.unix.push(listener);
         } else if let Some(listener) = handed.take_tcp_listener(place).map_err(odd)? {
-            listener.set_nonblocking(true).map_err(odd)?;
+            check(&listener).and_then(|()| listener.set_nonblocking(true)).map_err(odd)?;
             taken.tcp.push(listener);
         }
     }
     Ok(taken)
+}
+
+/// A socket that is not listened on could never be accepted from.
+fn check(socket: impl AsFd) -> io::Result<()> {
+    if socket_acceptconn(socket)? { Ok(()) } else { Err(rustix::io::Errno::INVAL.into()) }
 }
 
 /// The daemon answers.

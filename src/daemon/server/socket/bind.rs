@@ -17,12 +17,13 @@ use std::{
 };
 
 use rustix::{
-    fs::{FlockOperation, Gid, Mode, OFlags, chmod, chown, fchmod, flock, open},
+    fs::{FlockOperation, Gid, Mode, OFlags, chmod, chown, fchmod, flock, fstat, open},
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_to, connect, listen,
         socket_with, sockopt::socket_peercred,
     },
+    process::geteuid,
 };
 
 use super::{
@@ -68,14 +69,22 @@ pub fn bind(place: &SocketPath, group: Option<u32>) -> Result<Bound, SocketError
     let _held = lock(path)?;
     make_way(path)?;
     let listener = listening(path).map_err(|error| SocketError::io("listen on", path)(error.into()))?;
-    if let Some(group) = group {
-        let opened = chown(path, None, Some(Gid::from_raw(group)))
-            .and_then(|()| chmod(path, Mode::from_raw_mode(0o660)));
-        opened.map_err(|error| SocketError::io("open to the group", path)(error.into()))?;
+    if let Some(group) = group
+        && let Err(error) = open_to(path, group)
+    {
+        // Not by dropping a `SocketFile`, which waits for the lock that is held here.
+        let _ = fs::remove_file(path);
+        return Err(SocketError::io("open to the group", path)(error.into()));
     }
     let facts = fs::symlink_metadata(path).map_err(SocketError::io("look at", path))?;
     let file = SocketFile { path: path.to_owned(), identity: (facts.dev(), facts.ino()) };
     Ok(Bound { file, listener: UnixListener::from(listener) })
+}
+
+/// Last, so that the socket is never open to a group other than the one that is meant.
+fn open_to(path: &Path, group: u32) -> rustix::io::Result<()> {
+    chown(path, None, Some(Gid::from_raw(group)))?;
+    chmod(path, Mode::from_raw_mode(0o660))
 }
 
 fn listening(path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -141,6 +150,11 @@ fn lock(path: &Path) -> Result<OwnedFd, SocketError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(&name, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|error| SocketError::io("open", &name)(error.into()))?;
+    // In a folder that others may write to, somebody could have put it there and never let go of it.
+    let owner = fstat(&file).map_err(|error| SocketError::io("look at", &name)(error.into()))?.st_uid;
+    if owner != geteuid().as_raw() {
+        return Err(SocketError::ForeignLock { path: name });
+    }
     loop {
         match flock(&file, FlockOperation::LockExclusive) {
             Ok(()) => return Ok(file),

@@ -36,6 +36,8 @@ pub enum SocketError {
     NotASocket { path: PathBuf, what: &'static str },
     #[error("the socket's folder {} {why}; the socket would not be safe in it", .path.display())]
     UnsafeFolder { path: PathBuf, why: &'static str },
+    #[error("{} belongs to another user, who could keep a daemon from starting with it", .path.display())]
+    ForeignLock { path: PathBuf },
     #[error("there is no group {name:?} in /etc/group; one that is kept elsewhere is named by its number")]
     NoSuchGroup { name: String },
     #[error("cannot {what} {}", .path.display())]
