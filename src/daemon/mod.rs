@@ -7,3 +7,4 @@ pub mod client;
 pub mod wire;
 pub mod board;
 pub mod hub;
+pub mod server;
