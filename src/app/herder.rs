@@ -28,8 +28,11 @@ pub struct Herder {
     /// The handle of its actors.
     pub supervisor: Supervisor,
     state: State,
-    setup: ModelSetup,
+    setup: Arc<ModelSetup>,
 }
+
+/// See [`Herder::add_model`].
+pub type AddModel = Arc<dyn Fn(&Config, &str) -> Result<(), ModelsError> + Send + Sync>;
 
 /// Why herder cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +72,7 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
-        let setup = ModelSetup::default();
+        let setup = Arc::new(ModelSetup::default());
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
@@ -90,12 +93,10 @@ impl Herder {
         &self.state
     }
 
-    /// Has a model at hand for runs that are to ask it.
-    ///
-    /// # Errors
-    /// It is not configured, or its server cannot be set up.
-    pub fn add_model(&self, config: &Config, name: &str) -> Result<(), ModelsError> {
-        self.setup.add(&self.supervisor.services().models, config, name)
+    /// What has a model at hand for runs that are to ask it, unless it is not configured or its server cannot be set up.
+    pub fn add_model(&self) -> AddModel {
+        let (setup, services) = (self.setup.clone(), self.supervisor.services().clone());
+        Arc::new(move |config, name| setup.add(&services.models, config, name))
     }
 
     /// Sets the models up anew, as another configuration says. Runs keep those that they began with.

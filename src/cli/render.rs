@@ -150,6 +150,7 @@ fn describe(event: &Event) -> (Tone, String) {
             (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
         }
         Event::CancelRequested(cancel) => (Tone::Notable, format!("to end as {}", cancel.outcome)),
+        Event::LimitsSet(limits) => (Tone::Notable, serde_json::to_string(limits).unwrap_or_default()),
         Event::Paused(_) => (Tone::Notable, "to be held before its next request".to_owned()),
         Event::Resumed(_) => (Tone::Notable, "to go on".to_owned()),
         Event::Parked(parked) => {

@@ -24,8 +24,8 @@ pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
 pub use model::{Model, ModelTable, Price, Provider, Secret};
 pub use sections::{
-    CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role, Schema, Store,
-    Supervisor, Telemetry, Timeouts, Tools,
+    CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role, Schema,
+    Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -230,7 +230,8 @@ impl Config {
             }
         }
         if let Some(listen) = self.daemon.listen.filter(|listen| !listen.ip().is_loopback()) {
-            let what = format!("{listen} can be reached from other machines; want one of this, as 127.0.0.1:7070");
+            let what =
+                format!("{listen} can be reached from other machines; want one of this, as 127.0.0.1:7070");
             return Err(layers.refuse(&["daemon", "listen"], what));
         }
         for notify in &self.notify {

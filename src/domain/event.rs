@@ -17,7 +17,7 @@ use super::{
     policy::Verdict,
     task::TaskSpec,
     time::Timestamp,
-    usage::Usage,
+    usage::{Limits, Usage},
 };
 
 mod stored;
@@ -76,6 +76,8 @@ pub enum Event {
     InputClaimed(InputClaimed),
     /// A request failed and will be sent again.
     ModelRetry(ModelRetry),
+    /// A person changed the run's limits.
+    LimitsSet(Limits),
     /// Somebody asked for the run's end.
     CancelRequested(CancelRequested),
     /// A person wants the run to be held before its next request.
@@ -327,6 +329,7 @@ kinds! {
     InputQueued => "input_queued",
     InputClaimed => "input_claimed",
     ModelRetry => "model_retry",
+    LimitsSet => "limits_set",
     CancelRequested => "cancel_requested",
     Paused => "paused",
     Resumed => "resumed",

@@ -57,6 +57,10 @@ pub struct Glance {
     pub last_at: Timestamp,
     /// How it will end, once somebody has asked for its end.
     pub ending: Option<Outcome>,
+    /// A person has paused it.
+    pub paused: bool,
+    /// It has given up its slot.
+    pub parked: bool,
 }
 
 /// Where a run stands. What is open belongs to where it stands.
@@ -155,7 +159,14 @@ impl Glance {
             started_at: None,
             last_at: Timestamp::default(),
             ending: None,
+            paused: false,
+            parked: false,
         }
+    }
+
+    /// Whether it is held: nothing of it is under way, and it has no slot.
+    pub fn is_held(&self) -> bool {
+        self.parked || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
     }
 
     /// The calls without a result, in the order in which the model asked.
@@ -194,7 +205,11 @@ impl Glance {
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::Restart(_) => self.wait_again(at),
             Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
-            Event::InputQueued(_) | Event::InputClaimed(_) | Event::Interrupted(_) => {}
+            Event::Paused(_) => self.paused = true,
+            Event::Resumed(_) => self.paused = false,
+            Event::Parked(_) => self.parked = true,
+            Event::Unparked(_) => self.parked = false,
+            Event::InputQueued(_) | Event::InputClaimed(_) | Event::LimitsSet(_) | Event::Interrupted(_) => {}
         }
         self.last_at = at;
         self.seq = self.seq.plus(1);

@@ -81,7 +81,9 @@ pub fn record() -> Result<impl Fn() -> String + Send + Sync + use<>, MetricsErro
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS).and_then(
-        |builder| builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_REQUESTS.to_owned()), COUNTS),
+        |builder| {
+            builder.set_buckets_for_metric(Matcher::Full(metric::STORE_COMMIT_REQUESTS.to_owned()), COUNTS)
+        },
     )
 }
 

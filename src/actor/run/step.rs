@@ -372,6 +372,7 @@ fn count(fact: &Fact) {
         | Event::TurnEnd(_)
         | Event::InputQueued(_)
         | Event::InputClaimed(_)
+        | Event::LimitsSet(_)
         | Event::CancelRequested(_)
         | Event::Paused(_)
         | Event::Resumed(_)

@@ -21,7 +21,7 @@ use crate::{
     store::{EventStore, StoreError},
 };
 
-use super::input::InputError;
+use super::{herder::AddModel, input::InputError};
 
 mod board;
 mod control;
@@ -54,6 +54,8 @@ pub struct Parts {
     /// Its defaults complete lines, its models are those that may be named.
     pub config: Arc<Config>,
     pub clock: Arc<dyn Clock>,
+    /// Has the models at hand that lines name.
+    pub add_model: AddModel,
 }
 
 /// The batches of a daemon. Cheap to clone.
@@ -66,6 +68,7 @@ struct Inner {
     folder: PathBuf,
     config: RwLock<Arc<Config>>,
     clock: Arc<dyn Clock>,
+    add_model: AddModel,
     entries: Mutex<BTreeMap<BatchId, Arc<Entry>>>,
     /// The batch of each key. Submissions are taken on one at a time, so that a key has one batch.
     keys: tokio::sync::Mutex<BTreeMap<String, BatchId>>,
@@ -114,7 +117,7 @@ impl Batches {
     /// # Errors
     /// The folder for inputs cannot be made.
     pub fn new(parts: Parts) -> Result<Self, SpoolError> {
-        let Parts { supervisor, store, folder, config, clock } = parts;
+        let Parts { supervisor, store, folder, config, clock, add_model } = parts;
         spool::make(&folder)?;
         Ok(Self(Arc::new(Inner {
             supervisor,
@@ -122,6 +125,7 @@ impl Batches {
             folder,
             config: RwLock::new(config),
             clock,
+            add_model,
             entries: Mutex::default(),
             keys: tokio::sync::Mutex::default(),
             closing: CancellationToken::new(),

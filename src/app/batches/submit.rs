@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     Batches, SubmitError,
-    entry::{Entry, Work},
+    entry::{Entry, Work, in_full},
     record::Record,
     spool::{self, ReadError, Spooled},
     status::BatchState,
@@ -128,11 +128,15 @@ impl Batches {
         labels: BTreeMap<String, String>,
     ) -> Result<Vec<InputTask>, ReadError> {
         let (config, services) = (self.config(), self.0.supervisor.services().clone());
+        let add_model = self.0.add_model.clone();
         let at = path.clone();
         let read = move || {
             let mut defaults: Defaults = config.defaults.clone();
             defaults.labels.extend(labels);
-            let model = |name: &str| config.check_model(name);
+            let model = |name: &str| {
+                config.check_model(name)?;
+                add_model(&config, name).map_err(|error| in_full(&error))
+            };
             let tool = |name: &str| crate::app::input::known_tool(&services.toolbox, name);
             spool::read(&path, &digest, Rules { defaults: &defaults, model: &model, tool: &tool })
         };

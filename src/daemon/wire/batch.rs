@@ -68,6 +68,8 @@ pub struct BatchView {
     pub waiting: u64,
     /// Tasks whose run has been submitted and has not ended.
     pub open: u64,
+    /// Those of them that have a slot.
+    pub running: u64,
     /// Tasks that have ended, by outcome.
     pub ended: BTreeMap<String, u64>,
     /// Runs of it that are under way at once.

@@ -15,7 +15,8 @@ pub use control::{
 };
 pub use error::{ApiError, Code};
 pub use run::{
-    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, TaskBody, Tokens,
+    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, TaskBody,
+    Tokens,
 };
 
 /// The version of the API. Client and daemon must have the same.

@@ -11,6 +11,7 @@ use crate::domain::{
     outcome::FaultClass,
     task::TaskSpec,
     time::Timestamp,
+    usage::Limits,
 };
 
 impl Run {
@@ -63,6 +64,7 @@ impl Run {
             }
             Event::ModelRetry(retry) => self.retry(retry, at),
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
+            Event::LimitsSet(limits) => self.set_limits(*limits),
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => {
@@ -119,7 +121,10 @@ impl Run {
     /// through.
     fn live(&mut self, fact: &Fact) {
         // What a person says is no sign of life: nobody may be at work on the run.
-        if matches!(fact.event, Event::InputQueued(_) | Event::Paused(_) | Event::Resumed(_)) {
+        if matches!(
+            fact.event,
+            Event::InputQueued(_) | Event::LimitsSet(_) | Event::Paused(_) | Event::Resumed(_)
+        ) {
             return;
         }
         let was_down =
@@ -134,6 +139,14 @@ impl Run {
         let stops = matches!(fact.event, Event::Interrupted(_) | Event::RunEnd(_));
         self.living = self.started_at.is_some() && self.parked.is_none() && !stops;
         self.alive_at = fact.at;
+    }
+
+    /// What the change does not name stays.
+    fn set_limits(&mut self, limits: Limits) {
+        if let Some(spec) = &mut self.spec {
+            let limits = limits.or(spec.limits);
+            Arc::make_mut(spec).limits = limits;
+        }
     }
 
     fn take_on(&mut self, spec: &Arc<TaskSpec>) {

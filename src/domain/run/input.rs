@@ -9,7 +9,7 @@ use crate::domain::{
     outcome::{Breakage, FaultClass, Outcome, Stop},
     policy::Verdict,
     task::TaskSpec,
-    usage::Usage,
+    usage::{Limits, Usage},
 };
 
 /// Something asked of a run, or reported to it.
@@ -89,6 +89,8 @@ pub enum Input {
         /// What the dead actor said last.
         error: Option<String>,
     },
+    /// A person changes its limits; what is absent stays.
+    SetLimits(Limits),
     /// The run cannot be gone on with.
     GiveUp {
         /// Why.
@@ -175,6 +177,9 @@ pub enum Refused {
     /// It is not paused, so nothing changed.
     #[error("the run is not paused")]
     NotPaused,
+    /// It was so already.
+    #[error("nothing changes by that")]
+    Unchanged,
     /// Not expected where the run stands.
     #[error("not expected now")]
     OutOfTurn,

@@ -67,6 +67,7 @@ impl Run {
             Input::Resume => draft.resume()?,
             Input::Park(reason) => draft.park(reason)?,
             Input::Unpark => draft.unpark()?,
+            Input::SetLimits(limits) => draft.set_limits(limits)?,
             Input::End(outcome) => draft.end_early(outcome)?,
             Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
             Input::Restart { cause, error } => draft.restart(cause, error),
@@ -172,6 +173,17 @@ impl<'a> Draft<'a> {
             (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
         ];
         checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))
+    }
+
+    fn set_limits(&mut self, limits: Limits) -> Result<(), Refused> {
+        if self.run.ending.is_some() {
+            return Err(Refused::Ending);
+        }
+        if limits.or(self.limits()) == self.limits() {
+            return Err(Refused::Unchanged);
+        }
+        self.push(Event::LimitsSet(limits));
+        Ok(())
     }
 
     fn say(&mut self, when: InputKind, text: Arc<str>, expected_turn: Option<u32>) -> Result<(), Refused> {

@@ -1,0 +1,132 @@
+//! Routes of the daemon itself: pauses, models, configuration, its end, its record.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+
+use super::{
+    caller::Caller,
+    error::Refusals,
+    extract::{Body, Name, Query},
+};
+use crate::{
+    daemon::{
+        desk::{AuditQuery, Desk, StatsQuery},
+        wire::{
+            ApiError, AuditList, Changed, ConfigPatch, ConfigView, ModelList, Pause, ReloadReport, StatsList,
+            Status, Stop,
+        },
+    },
+    domain::gate::Scope,
+};
+
+/// Models that runs can ask.
+#[utoipa::path(get, path = "/v1/models", tag = "daemon", responses((status = 200, body = ModelList), Refusals))]
+pub(super) async fn models(State(desk): State<Arc<Desk>>) -> Result<Json<ModelList>, ApiError> {
+    Ok(Json(desk.models().await?))
+}
+
+/// Pauses the runs that ask a model.
+#[utoipa::path(post, path = "/v1/models/{model}/pause", tag = "daemon", params(("model" = String, Path)),
+    request_body = Option<Pause>, responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn pause_model(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(model): Name<String>,
+    Body(pause): Body<Pause>,
+) -> Result<Json<Changed>, ApiError> {
+    let scope = desk.model_scope(&model)?;
+    Ok(Json(desk.shut(scope, pause.mode, &caller.operator()?).await?))
+}
+
+/// Lets the runs that ask a model go on.
+#[utoipa::path(post, path = "/v1/models/{model}/resume", tag = "daemon", params(("model" = String, Path)),
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn resume_model(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(model): Name<String>,
+) -> Result<Json<Changed>, ApiError> {
+    let scope = desk.model_scope(&model)?;
+    Ok(Json(desk.release(scope, &caller.operator()?).await?))
+}
+
+/// Pauses everything.
+#[utoipa::path(post, path = "/v1/pause", tag = "daemon", request_body = Option<Pause>,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn pause(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Body(pause): Body<Pause>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.shut(Scope::All, pause.mode, &caller.operator()?).await?))
+}
+
+/// Lets everything go on that is not paused by itself.
+#[utoipa::path(post, path = "/v1/resume", tag = "daemon", responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn resume(State(desk): State<Arc<Desk>>, caller: Caller) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.release(Scope::All, &caller.operator()?).await?))
+}
+
+/// The configuration in force, without secrets.
+#[utoipa::path(get, path = "/v1/config", tag = "daemon", responses((status = 200, body = ConfigView), Refusals))]
+pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Json<ConfigView> {
+    Json(desk.config_view())
+}
+
+/// Changes the configuration until the daemon stops.
+#[utoipa::path(patch, path = "/v1/config", tag = "daemon", request_body = ConfigPatch,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn change_config(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Body(patch): Body<ConfigPatch>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.change_config(&patch, &caller.operator()?)?))
+}
+
+/// Reads the configuration again.
+#[utoipa::path(post, path = "/v1/reload", tag = "daemon", responses((status = 200, body = ReloadReport), Refusals))]
+pub(super) async fn reload(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+) -> Result<Json<ReloadReport>, ApiError> {
+    Ok(Json(desk.reload(&caller.operator()?)?))
+}
+
+/// Stops the daemon: runs end their turn, and go on at the next start.
+#[utoipa::path(post, path = "/v1/stop", tag = "daemon", request_body = Option<Stop>,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn stop(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Body(stop): Body<Stop>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.ask_to_stop(stop.now, &caller.operator()?)))
+}
+
+/// The daemon in one look.
+#[utoipa::path(get, path = "/v1/status", tag = "daemon", responses((status = 200, body = Status), Refusals))]
+pub(super) async fn status(State(desk): State<Arc<Desk>>) -> Result<Json<Status>, ApiError> {
+    Ok(Json(desk.status().await?))
+}
+
+/// What runs came to, by group.
+#[utoipa::path(get, path = "/v1/stats", tag = "daemon", params(StatsQuery),
+    responses((status = 200, body = StatsList), Refusals))]
+pub(super) async fn stats(
+    State(desk): State<Arc<Desk>>,
+    Query(query): Query<StatsQuery>,
+) -> Result<Json<StatsList>, ApiError> {
+    Ok(Json(desk.stats(&query).await?))
+}
+
+/// Who asked for which change.
+#[utoipa::path(get, path = "/v1/audit", tag = "daemon", params(AuditQuery),
+    responses((status = 200, body = AuditList), Refusals))]
+pub(super) async fn audit(
+    State(desk): State<Arc<Desk>>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<AuditList>, ApiError> {
+    Ok(Json(desk.audit_list(&query).await?))
+}

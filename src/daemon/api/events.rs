@@ -1,0 +1,119 @@
+//! Routes of events: server-sent, resumable, never at the cost of a run.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Extension, State},
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    error::Refusals,
+    extract::{Name, Query, header},
+};
+use crate::{
+    daemon::{
+        desk::Desk,
+        hub::{Deltas, EventStream, Filter, Kinds},
+        wire::{ApiError, Code},
+    },
+    domain::id::{Pos, Seq},
+};
+
+/// The header with which a client goes on from where it was.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Which events of a run are wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RunEvents {
+    /// Those after this place; the header `Last-Event-ID` goes before it.
+    after: Option<u64>,
+    /// Text as it is spoken, too.
+    live: bool,
+}
+
+/// Follows one run until it ends. The id of an event is its place in the run's log; give it as `Last-Event-ID` to go on.
+#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events",
+    params(("run" = String, Path), ("last-event-id" = Option<u64>, Header), RunEvents),
+    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+pub(super) async fn of_run(
+    State(desk): State<Arc<Desk>>,
+    Name(run): Name<String>,
+    Query(query): Query<RunEvents>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let after = Seq::new(after(&headers, query.after)?);
+    let run = desk.run_named(&run).await?;
+    Ok(answer(desk.hub().run(run, after, deltas(query.live))))
+}
+
+/// Which events of all runs are wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AllEvents {
+    /// Those after this place; the header `Last-Event-ID` goes before it. `now`: those that come.
+    after: Option<String>,
+    /// Only those of this batch's runs.
+    batch: Option<String>,
+    /// Only those of these kinds, with commas between.
+    kinds: Option<String>,
+    /// Text as it is spoken, too.
+    live: bool,
+}
+
+/// Follows all runs. The id of an event is its place in the store; give it as `Last-Event-ID` to go on.
+#[utoipa::path(get, path = "/v1/events", tag = "events",
+    params(("last-event-id" = Option<u64>, Header), AllEvents),
+    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+pub(super) async fn of_all(
+    State(desk): State<Arc<Desk>>,
+    Query(query): Query<AllEvents>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let wanted = match query.after.as_deref() {
+        None => None,
+        Some("now") => Some(desk.head().get()),
+        Some(text) => Some(place("after", text)?),
+    };
+    let after = Pos::new(after(&headers, wanted)?);
+    let batch = match &query.batch {
+        Some(name) => Some(desk.find_batch(name).await?),
+        None => None,
+    };
+    let kinds = match &query.kinds {
+        Some(names) => Kinds::named(names.split(',').map(str::trim)),
+        None => Ok(Kinds::default()),
+    };
+    let kinds = kinds.map_err(|error| ApiError::new(Code::BadRequest, format!("kinds: {error}")))?;
+    let filter = Filter { batch, kinds, ..Filter::default() };
+    Ok(answer(desk.hub().all(after, filter, deltas(query.live))))
+}
+
+/// Where to go on: as the header says, else as the parameter does, else from the beginning.
+fn after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, ApiError> {
+    match header(headers, LAST_EVENT_ID)? {
+        Some(text) => place(LAST_EVENT_ID, text),
+        None => Ok(parameter.unwrap_or_default()),
+    }
+}
+
+fn place(name: &str, text: &str) -> Result<u64, ApiError> {
+    text.parse()
+        .map_err(|_| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
+}
+
+const fn deltas(live: bool) -> Deltas {
+    if live { Deltas::With } else { Deltas::Without }
+}
+
+fn answer(events: EventStream) -> Response {
+    let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
+    (headers, Body::from_stream(events)).into_response()
+}

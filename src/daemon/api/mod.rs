@@ -1,0 +1,123 @@
+//! The routes: what is asked over HTTP, put to the desk. Described by OpenAPI where each route is defined.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderValue, Method, StatusCode},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+};
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    desk::Desk,
+    wire::{API_VERSION, ApiError, Code, VERSION_HEADER},
+};
+
+mod batches;
+mod caller;
+mod control;
+mod error;
+mod events;
+mod extract;
+mod health;
+mod runs;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "herder",
+        description = "Runs of LLM agents under one supervisor. Every answer carries the header `herder-api`; \
+                       a client that sends it is refused if the versions differ."
+    ),
+    components(schemas(ApiError, Code)),
+    tags(
+        (name = "runs", description = "Single runs, whether of a batch or not"),
+        (name = "batches", description = "Many tasks as JSON lines"),
+        (name = "events", description = "What happens, as server-sent events"),
+        (name = "daemon", description = "The daemon itself"),
+    )
+)]
+struct Description;
+
+/// Every route, and the description of them all.
+pub fn router(desk: Arc<Desk>) -> Router {
+    let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(runs::submit, runs::list))
+        .routes(routes!(runs::show, runs::retune))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::pause))
+        .routes(routes!(runs::resume))
+        .routes(routes!(runs::steer))
+        .routes(routes!(runs::follow_up))
+        .routes(routes!(runs::requeue))
+        .routes(routes!(runs::cancel_call))
+        .routes(routes!(events::of_run))
+        .routes(routes!(events::of_all))
+        .routes(routes!(batches::submit, batches::list))
+        .routes(routes!(batches::show, batches::retune))
+        .routes(routes!(batches::results))
+        .routes(routes!(batches::cancel))
+        .routes(routes!(batches::pause))
+        .routes(routes!(batches::resume))
+        .routes(routes!(control::models))
+        .routes(routes!(control::pause_model))
+        .routes(routes!(control::resume_model))
+        .routes(routes!(control::pause))
+        .routes(routes!(control::resume))
+        .routes(routes!(control::config, control::change_config))
+        .routes(routes!(control::reload))
+        .routes(routes!(control::stop))
+        .routes(routes!(control::status))
+        .routes(routes!(control::stats))
+        .routes(routes!(control::audit))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .split_for_parts();
+    // What describes itself is the same for everybody and for ever.
+    let description = axum::body::Bytes::from(description.to_json().unwrap_or_default());
+    let described = move || async move { ([(hyper::header::CONTENT_TYPE, "application/json")], description) };
+    router
+        .route("/openapi.json", axum::routing::get(described))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(desk.clone(), version))
+        .with_state(desk)
+}
+
+async fn unknown_route(request: Request) -> ApiError {
+    ApiError::new(
+        Code::UnknownRoute,
+        format!("there is no {}; /openapi.json lists what there is", request.uri().path()),
+    )
+}
+
+async fn method_not_allowed(method: Method, request: Request) -> ApiError {
+    ApiError::new(Code::MethodNotAllowed, format!("{} does not take {method}", request.uri().path()))
+}
+
+/// Says the version that is spoken here with every answer, and refuses another.
+async fn version(State(_): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+    let theirs = request.headers().get(VERSION_HEADER);
+    let fits = theirs.is_none_or(|theirs| theirs.as_bytes() == API_VERSION.to_string().as_bytes());
+    let mut response = if fits {
+        next.run(request).await
+    } else {
+        let what = format!(
+            "this daemon speaks version {API_VERSION} of the API; use the herder that it was started with"
+        );
+        ApiError::new(Code::ApiVersion, what).into_response()
+    };
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from(API_VERSION));
+    response
+}
+
+/// An answer to something that was submitted: created, or there already.
+fn created<T: serde::Serialize>(is_new: bool, answer: T) -> Response {
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    (status, axum::Json(answer)).into_response()
+}

@@ -1,0 +1,162 @@
+//! Routes of runs.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::HeaderMap, response::Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    caller::Caller,
+    created,
+    error::Refusals,
+    extract::{Body, Name, Query, Text, header},
+};
+use crate::{
+    daemon::{
+        desk::{Desk, RunQuery},
+        wire::{
+            ApiError, Changed, KEY_HEADER, Requeued, RunDetail, RunList, RunPatch, Say, Submitted, TaskBody,
+        },
+    },
+    domain::event::InputKind,
+};
+
+/// Submits one task. Answered once it is on disk.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = TaskBody,
+    params(("idempotency-key" = Option<String>, Header, description = "The same key again submits nothing again", min_length = 1, max_length = 256)),
+    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted), Refusals))]
+pub(super) async fn submit(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    headers: HeaderMap,
+    Text(body): Text,
+) -> Result<Response, ApiError> {
+    let by = caller.operator()?;
+    let submitted = desk.submit(&body, header(&headers, KEY_HEADER)?, &by).await?;
+    Ok(created(submitted.changed, submitted))
+}
+
+/// Lists runs, the newest last, with the counts of all that match.
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunQuery),
+    responses((status = 200, body = RunList), Refusals))]
+pub(super) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Query(query): Query<RunQuery>,
+) -> Result<Json<RunList>, ApiError> {
+    Ok(Json(desk.list(&query).await?))
+}
+
+/// What is shown of a run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ShowQuery {
+    /// With the whole conversation.
+    messages: bool,
+}
+
+/// Shows a run.
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs",
+    params(("run" = String, Path, description = "A run's id, a unique beginning of it, or a task's id"), ShowQuery),
+    responses((status = 200, body = RunDetail), Refusals))]
+pub(super) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Name(run): Name<String>,
+    Query(query): Query<ShowQuery>,
+) -> Result<Json<RunDetail>, ApiError> {
+    Ok(Json(desk.show(&run, query.messages).await?))
+}
+
+/// Changes the limits of a run that has not ended.
+#[utoipa::path(patch, path = "/v1/runs/{run}", tag = "runs", params(("run" = String, Path)), request_body = RunPatch,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn retune(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+    Body(patch): Body<RunPatch>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.retune(&run, &patch, &caller.operator()?).await?))
+}
+
+/// Ends a run as cancelled.
+#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", params(("run" = String, Path)),
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn cancel(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.cancel(&run, &caller.operator()?).await?))
+}
+
+/// Holds a run before its next request; it gives its slot up.
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", params(("run" = String, Path)),
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn pause(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.pause(&run, &caller.operator()?).await?))
+}
+
+/// Lets a paused run go on.
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", params(("run" = String, Path)),
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn resume(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.resume(&run, &caller.operator()?).await?))
+}
+
+/// Says something to a run that it is shown after the tools of its running turn.
+#[utoipa::path(post, path = "/v1/runs/{run}/steer", tag = "runs", params(("run" = String, Path)), request_body = Say,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn steer(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+    Body(say): Body<Say>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.say(&run, InputKind::Steer, say, &caller.operator()?).await?))
+}
+
+/// Says something to a run that it is shown when it would otherwise be done.
+#[utoipa::path(post, path = "/v1/runs/{run}/follow-up", tag = "runs", params(("run" = String, Path)), request_body = Say,
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn follow_up(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+    Body(say): Body<Say>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.say(&run, InputKind::FollowUp, say, &caller.operator()?).await?))
+}
+
+/// Gives the task of a run that has ended another attempt.
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", params(("run" = String, Path)),
+    responses((status = 201, body = Requeued), (status = 200, description = "It has one already", body = Requeued), Refusals))]
+pub(super) async fn requeue(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+) -> Result<Response, ApiError> {
+    let requeued = desk.requeue(&run, &caller.operator()?).await?;
+    Ok(created(requeued.changed, requeued))
+}
+
+/// Ends one call of a run; the run goes on.
+#[utoipa::path(post, path = "/v1/runs/{run}/calls/{call}/cancel", tag = "runs",
+    params(("run" = String, Path), ("call" = String, Path)),
+    responses((status = 200, body = Changed), Refusals))]
+pub(super) async fn cancel_call(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name((run, call)): Name<(String, String)>,
+) -> Result<Json<Changed>, ApiError> {
+    Ok(Json(desk.cancel_call(&run, &call, &caller.operator()?).await?))
+}

@@ -1,0 +1,237 @@
+//! Batches: taken on, ended, paused, read.
+
+use std::{io, num::NonZeroUsize};
+
+use axum::body::Bytes;
+use futures_util::{Stream, StreamExt as _};
+
+use super::{
+    By, Desk,
+    list::refuse,
+    runs::{check_key, invalid},
+    view::tokens,
+};
+use crate::{
+    app::batches::{
+        self, BatchState as State, ControlError, NoSuchBatch, RequeueError, ResultsError, SpoolError,
+        SubmitBatch, SubmitError,
+    },
+    clock::rfc3339,
+    daemon::wire::{
+        ApiError, BatchList, BatchOptions, BatchPatch, BatchState, BatchView, Changed, Code, PauseMode,
+        Submitted,
+    },
+    domain::{
+        batch::{RetryFailed, StaleLines},
+        gate::Scope,
+    },
+};
+
+impl Desk {
+    /// Takes a batch on. Answered once all of it is on disk.
+    ///
+    /// # Errors
+    /// The input has mistakes or breaks off, or does not fit the batch of its key; then nothing is run.
+    pub async fn submit_batch(
+        &self,
+        options: BatchOptions,
+        key: Option<&str>,
+        input: impl Stream<Item = io::Result<Bytes>> + Send,
+        by: &By,
+    ) -> Result<Submitted, ApiError> {
+        self.open()?;
+        let key = key.map(check_key).transpose()?.map(str::to_owned);
+        let name = options.name.clone();
+        let batch = SubmitBatch { name, key, options: read_options(options)? };
+        let submitted = self.batches.submit(batch, input).await?;
+        self.audit(by, "submit", submitted.id.to_string(), submitted.changed, None);
+        let tasks = u64::try_from(submitted.tasks).unwrap_or(u64::MAX);
+        Ok(Submitted { id: submitted.id.to_string(), changed: submitted.changed, tasks })
+    }
+
+    /// Every batch, oldest first.
+    pub async fn list_batches(&self) -> BatchList {
+        let gates = self.gates().await;
+        let held = |id: &str| gates.iter().any(|gate| gate.name.as_deref() == Some(id));
+        let list = self.batches.list().await;
+        BatchList { batches: list.into_iter().map(|status| view(status, held)).collect() }
+    }
+
+    /// How far a batch is.
+    ///
+    /// # Errors
+    /// There is no such batch.
+    pub async fn show_batch(&self, name: &str) -> Result<BatchView, ApiError> {
+        let status = self.batches.get(self.find_batch(name).await?).await?;
+        let gates = self.gates().await;
+        Ok(view(status, |id| gates.iter().any(|gate| gate.name.as_deref() == Some(id))))
+    }
+
+    /// Changes how a batch is worked on.
+    ///
+    /// # Errors
+    /// There is no such batch, or a value is none.
+    pub async fn retune_batch(&self, name: &str, patch: &BatchPatch, by: &By) -> Result<Changed, ApiError> {
+        let id = self.find_batch(name).await?;
+        let concurrency = patch.concurrency.map(concurrency).transpose()?;
+        let changed = match concurrency {
+            Some(runs) => self.batches.set_concurrency(id, runs).await?,
+            None => false,
+        };
+        self.audit(by, "set", id.to_string(), changed, concurrency.map(|runs| format!("concurrency={runs}")));
+        Ok(Changed { changed, seq: None })
+    }
+
+    /// Ends a batch and its runs as cancelled.
+    ///
+    /// # Errors
+    /// There is no such batch.
+    pub async fn cancel_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
+        let id = self.find_batch(name).await?;
+        let changed = self.batches.cancel(id).await?;
+        self.audit(by, "cancel", id.to_string(), changed, None);
+        Ok(Changed { changed, seq: None })
+    }
+
+    /// Pauses a batch: none of its tasks starts, and unless it is to be soft its runs are held.
+    ///
+    /// # Errors
+    /// There is no such batch.
+    pub async fn pause_batch(&self, name: &str, mode: PauseMode, by: &By) -> Result<Changed, ApiError> {
+        let id = self.find_batch(name).await?;
+        self.shut(Scope::Batch(id), mode, by).await
+    }
+
+    /// Lets a batch go on.
+    ///
+    /// # Errors
+    /// There is no such batch.
+    pub async fn resume_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
+        let id = self.find_batch(name).await?;
+        self.release(Scope::Batch(id), by).await
+    }
+
+    /// The result lines of a batch, as they come if they are followed.
+    ///
+    /// # Errors
+    /// There is no such batch.
+    pub async fn results(
+        &self,
+        name: &str,
+        follow: bool,
+        with_messages: bool,
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, ApiError> {
+        let id = self.find_batch(name).await?;
+        let lines = self.batches.results(id, follow, with_messages).await?;
+        Ok(lines.map(|line| line.map(Bytes::from).map_err(io::Error::other)))
+    }
+}
+
+fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError> {
+    let BatchOptions { name: _, concurrency: runs, retries, halt, retry_failed, restart_stale } = options;
+    let halt =
+        halt.map(|halt| halt.parse().map_err(|what| refuse("halt", &format!("{what}")))).transpose()?;
+    let retry_failed = match retry_failed.as_deref() {
+        None => RetryFailed::None,
+        Some("all") => RetryFailed::All,
+        Some(class) => RetryFailed::named(class)
+            .ok_or_else(|| refuse("retry_failed", "want all, or an outcome, or a detail of one"))?,
+    };
+    Ok(batches::BatchOptions {
+        concurrency: runs.map(concurrency).transpose()?,
+        retries: retries.unwrap_or_default(),
+        halt,
+        retry_failed,
+        stale_lines: if restart_stale == Some(true) { StaleLines::Restart } else { StaleLines::Refuse },
+        ..batches::BatchOptions::default()
+    })
+}
+
+fn concurrency(runs: u32) -> Result<NonZeroUsize, ApiError> {
+    let runs = usize::try_from(runs).ok().and_then(NonZeroUsize::new);
+    runs.ok_or_else(|| refuse("concurrency", "is 0; want at least 1"))
+}
+
+fn view(status: batches::Status, held: impl Fn(&str) -> bool) -> BatchView {
+    let id = status.id.to_string();
+    let state = match status.state {
+        State::Open if status.error.is_some() => BatchState::Broken,
+        State::Open if status.paused || held(&id) => BatchState::Paused,
+        State::Open => BatchState::Open,
+        State::Cancelled => BatchState::Cancelled,
+        State::Ended if status.halted => BatchState::Halted,
+        State::Ended => BatchState::Ended,
+    };
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    BatchView {
+        id,
+        name: status.name,
+        state,
+        created_at: rfc3339(status.created_at),
+        tasks: count(status.counts.tasks),
+        waiting: count(status.counts.waiting),
+        open: count(status.counts.in_flight),
+        running: count(status.running),
+        ended: status.counts.settled.into_iter().map(|(outcome, n)| (outcome, count(n))).collect(),
+        concurrency: u32::try_from(status.concurrency).ok(),
+        usage: tokens(status.counts.usage),
+        cost_usd: status.counts.usage.cost.map(|cost| cost.usd()),
+        error: status.error,
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Spool(SpoolError::BrokeOff(_)) => Self::new(Code::BadRequest, error.to_string()),
+            SubmitError::Spool(SpoolError::Disk { .. }) => {
+                Self { code: Code::StoreUnavailable, ..invalid(&error) }
+            }
+            SubmitError::Input(error) => error.into(),
+            SubmitError::Empty => invalid(&error),
+            SubmitError::Misfit { .. } => Self { code: Code::Misfit, ..invalid(&error) },
+            SubmitError::Busy { .. } => Self::new(Code::Busy, error.to_string()),
+            SubmitError::Stopping => Self::new(Code::Unavailable, "the daemon is stopping"),
+            SubmitError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<NoSuchBatch> for ApiError {
+    fn from(error: NoSuchBatch) -> Self {
+        Self::new(Code::UnknownBatch, error.to_string())
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::NoSuchBatch(error) => error.into(),
+            ControlError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RequeueError> for ApiError {
+    fn from(error: RequeueError) -> Self {
+        match error {
+            RequeueError::NoSuchBatch(error) => error.into(),
+            RequeueError::NoSuchTask => Self::new(Code::UnknownRun, error.to_string()),
+            RequeueError::Unsettled => Self::new(Code::NotEnded, error.to_string()),
+            RequeueError::Unable(_) => Self::new(Code::Busy, error.to_string()),
+            RequeueError::Stopping => Self::new(Code::Unavailable, "the daemon is stopping"),
+            RequeueError::Submit(error) => error.into(),
+            RequeueError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ResultsError> for ApiError {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::Store(error) => error.into(),
+            ResultsError::NoResult(_) => Self::new(Code::Internal, error.to_string()),
+            ResultsError::Unfinished => Self::new(Code::Unavailable, error.to_string()),
+        }
+    }
+}

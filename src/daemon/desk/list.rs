@@ -1,0 +1,215 @@
+//! Lists of runs: filtered, a page at a time, with whole counts.
+
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Desk, view::view};
+use crate::{
+    clock::from_rfc3339,
+    daemon::wire::{ApiError, Code, Counts, RunList, RunState},
+    domain::{batch::RetryFailed, id::BatchId, outcome::Outcome, time::Timestamp},
+    store::{RunCounts, RunFilter},
+};
+
+/// Runs on one page, if nobody says how many, and at most.
+const PAGE: (usize, usize) = (100, 1_000);
+
+/// Which runs are listed. What is absent does not narrow.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RunQuery {
+    /// Only those that stand there: queued, running, paused, ended; several with commas between.
+    pub state: Option<String>,
+    /// Only those that ended so: an outcome, or a detail of one.
+    pub outcome: Option<String>,
+    /// Only those of this batch: its id, a unique beginning of it, or its name.
+    pub batch: Option<String>,
+    /// Only those that ask this model.
+    pub model: Option<String>,
+    /// Only those of this task id.
+    pub task_id: Option<String>,
+    /// Only those with this label, as `team=search`; may come more than once.
+    #[param(style = Form, explode)]
+    pub label: Vec<String>,
+    /// Only those that were submitted then or later, in RFC 3339.
+    pub since: Option<String>,
+    /// Only those that were submitted before then, in RFC 3339.
+    pub until: Option<String>,
+    /// At most so many, the newest.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+    /// Only those before this run: its id, as `next` of the page after.
+    pub before: Option<String>,
+}
+
+/// Which states are asked for.
+struct States(Vec<RunState>);
+
+impl States {
+    fn read(text: Option<&str>) -> Result<Self, ApiError> {
+        let Some(text) = text else { return Ok(Self(Vec::new())) };
+        let state = |word: &str| {
+            serde_json::from_value(word.trim().into()).map_err(|_| {
+                refuse("state", &format!("{word:?} is none; want some of queued, running, paused, ended"))
+            })
+        };
+        Ok(Self(text.split(',').map(state).collect::<Result<_, _>>()?))
+    }
+
+    fn has(&self, state: RunState) -> bool {
+        self.0.is_empty() || self.0.contains(&state)
+    }
+
+    /// Whether only runs that have ended are wanted, or only those that have not.
+    fn ended(&self) -> Option<bool> {
+        let open = [RunState::Queued, RunState::Running, RunState::Paused];
+        let (ended, open) = (self.has(RunState::Ended), open.iter().any(|state| self.has(*state)));
+        if ended == open { None } else { Some(ended) }
+    }
+
+    /// Whether some open runs are wanted and some are not: the log alone does not tell them apart.
+    fn splits_open(&self) -> bool {
+        let open = [RunState::Queued, RunState::Running, RunState::Paused];
+        let wanted = open.iter().filter(|state| self.has(**state)).count();
+        (1..open.len()).contains(&wanted)
+    }
+}
+
+impl Desk {
+    /// A page of runs.
+    ///
+    /// # Errors
+    /// A parameter is none, or the log cannot be read.
+    pub async fn list(&self, query: &RunQuery) -> Result<RunList, ApiError> {
+        let states = States::read(query.state.as_deref())?;
+        let limit = query.limit.unwrap_or(PAGE.0);
+        if limit == 0 || limit > PAGE.1 {
+            return Err(refuse("limit", &format!("want 1 to {}", PAGE.1)));
+        }
+        let filter = RunFilter { ended: states.ended(), ..self.filter(query).await? };
+        if states.splits_open() {
+            return self.list_by_standing(&states, filter, limit).await;
+        }
+        let counts = self.store().count(filter.clone()).await?;
+        // One more than the page: it tells whether there is a page before this one.
+        let mut records = self.store().runs(RunFilter { limit: Some(limit + 1), ..filter }).await?;
+        let surplus = records.len().saturating_sub(limit);
+        records.drain(..surplus);
+        let next = (surplus > 0).then(|| records.first().map(|record| record.run.to_string())).flatten();
+        let runs = records.iter().map(|record| self.view(record)).collect();
+        Ok(RunList { runs, next, counts: counted(counts) })
+    }
+
+    /// Where open runs stand, the board knows: all that are open and match otherwise are looked at.
+    async fn list_by_standing(
+        &self,
+        states: &States,
+        filter: RunFilter,
+        limit: usize,
+    ) -> Result<RunList, ApiError> {
+        let before = filter.before;
+        let all = self.store().runs(RunFilter { before: None, ..filter }).await?;
+        let board = self.hub.board();
+        let mut runs = Vec::new();
+        let mut counts = RunCounts::default();
+        let mut listed = before.is_none();
+        let mut next = None;
+        for record in all.iter().rev() {
+            let glance = board.get(record.run);
+            let run = view(record, glance.as_deref());
+            if states.has(run.state) {
+                counts.total += 1;
+                match record.end.as_deref() {
+                    None => counts.open += 1,
+                    Some(end) => *counts.ended.entry(end.outcome.as_str().to_owned()).or_default() += 1,
+                }
+                if listed && runs.len() < limit {
+                    runs.push(run);
+                } else if listed && next.is_none() {
+                    next = runs.last().map(|run| run.id.clone());
+                }
+            }
+            listed |= before == Some(record.run);
+        }
+        runs.reverse();
+        Ok(RunList { runs, next, counts: counted(counts) })
+    }
+
+    /// What of a query the log can answer.
+    pub(super) async fn filter(&self, query: &RunQuery) -> Result<RunFilter, ApiError> {
+        let batch = match &query.batch {
+            Some(name) => Some(self.find_batch(name).await?),
+            None => None,
+        };
+        if let Some(outcome) = &query.outcome
+            && RetryFailed::named(outcome).is_none()
+        {
+            let known = Outcome::NAMES.join(", ");
+            return Err(refuse("outcome", &format!("{outcome:?} is none; want one of {known}, or a detail")));
+        }
+        let labels = query.label.iter().map(|label| match label.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            Some(_) | None => Err(refuse("label", "want a name and a value, as team=search")),
+        });
+        let before = match &query.before {
+            Some(run) => {
+                Some(run.parse().map_err(|_| refuse("before", "want a run's id, as `next` of a page"))?)
+            }
+            None => None,
+        };
+        Ok(RunFilter {
+            batch,
+            outcome: query.outcome.clone(),
+            task_id: query.task_id.clone(),
+            labels: labels.collect::<Result<_, _>>()?,
+            model: query.model.clone(),
+            since: time("since", query.since.as_deref())?,
+            until: time("until", query.until.as_deref())?,
+            before,
+            ..RunFilter::default()
+        })
+    }
+
+    /// A batch by its id, a unique beginning of it, or its name (then the latest).
+    ///
+    /// # Errors
+    /// There is none, or several begin so.
+    pub async fn find_batch(&self, name: &str) -> Result<BatchId, ApiError> {
+        let batches = self.store().batches().await?;
+        if let Some(named) = batches.iter().rev().find(|batch| batch.name == name) {
+            return Ok(named.id);
+        }
+        let prefix = name.to_ascii_lowercase();
+        let mut found = batches.iter().filter(|batch| batch.id.to_string().starts_with(&prefix));
+        match (found.next(), found.count()) {
+            (Some(one), 0) if !prefix.is_empty() => Ok(one.id),
+            (Some(_), more) if !prefix.is_empty() => Err(ApiError::new(
+                Code::Ambiguous,
+                format!("{name:?} is the beginning of {} batch ids; give more of it", more + 1),
+            )),
+            (Some(_) | None, _) => {
+                Err(ApiError::new(Code::UnknownBatch, format!("there is no batch {name:?}")))
+            }
+        }
+    }
+}
+
+/// A parameter that is none.
+pub(super) fn refuse(name: &str, what: &str) -> ApiError {
+    ApiError::new(Code::BadRequest, format!("{name}: {what}"))
+}
+
+/// A point in time of a parameter.
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    match from_rfc3339(text) {
+        Some(at) => Ok(Some(at)),
+        None => Err(refuse(name, "want a time in RFC 3339, as 2026-11-30T12:00:00Z")),
+    }
+}
+
+pub(super) fn counted(counts: RunCounts) -> Counts {
+    let RunCounts { total, open, ended } = counts;
+    Counts { total, open, ended }
+}

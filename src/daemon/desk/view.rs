@@ -1,0 +1,105 @@
+//! A run as it is listed and shown: from its record, and while it is open from the board.
+
+use super::Desk;
+use crate::{
+    clock::rfc3339,
+    daemon::wire::{CallView, RunState, RunView, Tokens},
+    domain::{
+        glance::{CallStage, Glance, Stand},
+        time::Timestamp,
+        usage::Usage,
+    },
+    store::RunRecord,
+};
+
+/// Characters of what a model said that a list shows.
+const SAID_CHARS: usize = 200;
+
+impl Desk {
+    /// A run in short.
+    pub(super) fn view(&self, record: &RunRecord) -> RunView {
+        let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
+        view(record, glance.as_deref())
+    }
+}
+
+/// A run in short, from what is known of it.
+pub(super) fn view(record: &RunRecord, glance: Option<&Glance>) -> RunView {
+    let asked = record.asked.as_deref();
+    let end = record.end.as_deref();
+    let usage = end.map(|end| end.usage).or_else(|| Some(glance?.usage)).unwrap_or_default();
+    RunView {
+        id: record.run.to_string(),
+        batch: record.batch.map(|batch| batch.to_string()),
+        task_id: record.task_id.as_deref().map(str::to_owned),
+        attempt: record.attempt,
+        predecessor: asked.and_then(|asked| asked.predecessor).map(|run| run.to_string()),
+        about: asked.map(|asked| asked.about.to_string()).unwrap_or_default(),
+        model: asked.map(|asked| asked.model.to_string()).unwrap_or_default(),
+        labels: asked.map(|asked| asked.labels.clone()).unwrap_or_default(),
+        priority: asked.map_or(0, |asked| asked.priority),
+        state: state(record, glance),
+        phase: phase(record, glance),
+        outcome: end.map(|end| end.outcome.as_str().to_owned()),
+        detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
+        error: end.and_then(|end| end.error.clone()),
+        turns: end.map(|end| end.turns).or_else(|| Some(glance?.turn)).unwrap_or_default(),
+        calls: end.map(|end| end.calls).or_else(|| Some(glance?.answered)).unwrap_or_default(),
+        open_calls: glance.map(open_calls).unwrap_or_default(),
+        usage: tokens(usage),
+        cost_usd: usage.cost.map(|cost| cost.usd()),
+        submitted_at: rfc3339(record.submitted_at),
+        started_at: glance.and_then(|glance| glance.started_at).map(rfc3339).or_else(|| started(record)),
+        ended_at: record.ended_at.map(rfc3339),
+        duration_ms: end.map(|end| end.duration_us / 1_000),
+        said: end.map_or_else(
+            || glance.map(|glance| glance.text.to_string()).unwrap_or_default(),
+            |end| end.text.chars().take(SAID_CHARS).collect(),
+        ),
+    }
+}
+
+/// When a run that has ended got its slot, if it did.
+fn started(record: &RunRecord) -> Option<String> {
+    let end = record.end.as_deref()?;
+    let queued = i64::try_from(end.queued_us).ok()?;
+    (end.turns > 0)
+        .then(|| rfc3339(Timestamp::from_micros(record.submitted_at.as_micros().saturating_add(queued))))
+}
+
+fn state(record: &RunRecord, glance: Option<&Glance>) -> RunState {
+    let Some(glance) = glance else {
+        return if record.end.is_some() { RunState::Ended } else { RunState::Queued };
+    };
+    if glance.is_held() {
+        return RunState::Paused;
+    }
+    match &glance.stand {
+        Stand::New | Stand::Queued => RunState::Queued,
+        Stand::Between | Stand::Thinking { .. } | Stand::Acting(_) => RunState::Running,
+        Stand::Ended(_) => RunState::Ended,
+    }
+}
+
+/// Where a run stands, in words.
+fn phase(record: &RunRecord, glance: Option<&Glance>) -> String {
+    match (record.end.as_deref(), glance) {
+        (Some(end), _) => end.outcome.to_string(),
+        (None, Some(glance)) => glance.words(),
+        (None, None) => "open".to_owned(),
+    }
+}
+
+fn open_calls(glance: &Glance) -> Vec<CallView> {
+    let view = |call: &crate::domain::glance::CallGlance| CallView {
+        call: call.id.to_string(),
+        tool: call.tool.to_string(),
+        waits: call.stage != CallStage::Running,
+        access: call.access.iter().map(ToString::to_string).collect(),
+    };
+    glance.calls().iter().map(view).collect()
+}
+
+pub(super) fn tokens(usage: Usage) -> Tokens {
+    Tokens { input: usage.input, output: usage.output, cached: usage.cached, estimated: usage.estimated }
+}

@@ -1,0 +1,119 @@
+//! Tells somebody when something happens: starts a command, or posts JSON. Whoever is slow to hear holds nothing up.
+
+use std::{process::Stdio, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::{io::AsyncWriteExt as _, process::Command, sync::Semaphore};
+
+use crate::{
+    config::{Notify, Occasion},
+    model::http,
+};
+
+/// How long one telling may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Tellings at once. News that comes while so many are under way is dropped, and that is logged.
+const AT_ONCE: usize = 16;
+
+/// Who tells.
+#[derive(Clone)]
+pub(super) struct Teller {
+    http: Option<reqwest::Client>,
+    places: Arc<Semaphore>,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        let http = http::client().inspect_err(|error| tracing::warn!(%error, "no news can be posted")).ok();
+        Self { http, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Tells all who want to hear of it. Returns at once.
+    pub(super) fn tell(&self, who: &[Notify], occasion: Occasion, news: &Value) {
+        for notify in who.iter().filter(|notify| notify.on.contains(&occasion)) {
+            let Ok(place) = self.places.clone().try_acquire_owned() else {
+                tracing::warn!(occasion = occasion.as_str(), "news dropped: too many are being told");
+                continue;
+            };
+            let news = serde_json::json!({ "occasion": occasion.as_str(), "news": news }).to_string();
+            let (notify, http) = (notify.clone(), self.http.clone());
+            tokio::spawn(async move {
+                let told = tokio::time::timeout(PATIENCE, told(&notify, http.as_ref(), news)).await;
+                match told.unwrap_or_else(|_| Err("it took too long".to_owned())) {
+                    Ok(()) => {}
+                    Err(why) => tracing::warn!(occasion = occasion.as_str(), why, "news not told"),
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn told(notify: &Notify, http: Option<&reqwest::Client>, news: String) -> Result<(), String> {
+    match (&notify.url, http) {
+        (Some(url), Some(http)) => {
+            let request = http.post(url).header("content-type", "application/json").body(news);
+            let answer = request.send().await.map_err(|error| error.to_string())?;
+            answer.error_for_status().map(drop).map_err(|error| error.to_string())
+        }
+        (Some(_), None) => Err("there is no HTTP client".to_owned()),
+        (None, _) => run(&notify.command, &news).await,
+    }
+}
+
+async fn run(command: &[String], news: &str) -> Result<(), String> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let failed = |error: std::io::Error| format!("{program}: {error}");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command need not read what it is given.
+        let _ = stdin.write_all(news.as_bytes()).await;
+    }
+    let status = child.wait().await.map_err(failed)?;
+    if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notify(on: &str, command: &[&str]) -> Notify {
+        let table = serde_json::json!({ "on": [on], "command": command });
+        serde_json::from_value(table).expect("a notify table")
+    }
+
+    #[tokio::test]
+    async fn a_command_gets_the_news_of_its_occasion_on_its_stdin_and_of_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = |name: &str| folder.path().join(name).display().to_string();
+        let script = |name: &str| format!("cat > {0}.part && mv {0}.part {0}", place(name));
+        let who = [
+            notify("batch-end", &["sh", "-c", &script("batch")]),
+            notify("run-failed", &["sh", "-c", &script("run")]),
+        ];
+        let teller = Teller::new();
+        teller.tell(&who, Occasion::BatchEnd, &serde_json::json!({ "id": "b" }));
+        let all = u32::try_from(AT_ONCE).expect("a small number");
+        let _done = teller.places.acquire_many(all).await.expect("open");
+        let told = std::fs::read_to_string(place("batch")).expect("told");
+        assert_eq!(told, r#"{"news":{"id":"b"},"occasion":"batch-end"}"#);
+        assert!(!folder.path().join("run").exists());
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_not_there_or_fails_is_told_as_that() {
+        let absent = run(&["/no/such/program".to_owned()], "{}").await;
+        assert!(absent.is_err_and(|why| why.starts_with("/no/such/program: ")));
+        assert!(run(&["false".to_owned()], "{}").await.is_err_and(|why| why.contains("exit status: 1")));
+        assert_eq!(run(&["true".to_owned()], "{}").await, Ok(()));
+    }
+}
