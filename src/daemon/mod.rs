@@ -2,3 +2,5 @@
 //!
 //! What is asked is put to [`crate::app`] and the supervisor; what happens is read from the store. Knows nothing of
 //! terminals: the command line is one of its clients.
+
+pub mod server;
