@@ -145,6 +145,11 @@ impl Batches {
         entries.iter().map(|entry| entry.status(&load)).collect()
     }
 
+    /// Batches that are being worked on.
+    pub fn open(&self) -> usize {
+        self.entries().iter().filter(|entry| entry.status.borrow().state == BatchState::Open).count()
+    }
+
     /// How far a batch is.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ impl Batches {
             defaults.labels.extend(labels);
             let model = |name: &str| {
                 config.check_model(name)?;
-                add_model(&config, name).map_err(|error| in_full(&error))
+                add_model(&config, name).map_err(in_full)
             };
             let tool = |name: &str| crate::app::input::known_tool(&services.toolbox, name);
             spool::read(&path, &digest, Rules { defaults: &defaults, model: &model, tool: &tool })

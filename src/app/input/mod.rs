@@ -174,6 +174,30 @@ pub fn read_from(
     reader.finish()
 }
 
+/// Reads one task that was sent by itself, with the keys of a line and every path absolute. Without an id it has none.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn one(text: &[u8], rules: Rules<'_>) -> Result<TaskSpec, InputError> {
+    let mistakes = |told: Vec<String>| InputError::Mistakes { told, more: 0 };
+    let text = std::str::from_utf8(text)
+        .map_err(|error| mistakes(vec![format!("not UTF-8 at byte {}", error.valid_up_to() + 1)]))?;
+    let text = crate::domain::text::repair_surrogates(text.trim());
+    let told = |all: &[LineError]| mistakes(all.iter().map(ToString::to_string).collect());
+    let line = TaskLine::parse(&text, UNNUMBERED).map_err(|all| told(&all))?;
+    let is_named = line.id != TaskLine::id_of(UNNUMBERED);
+    let spec = Completer::new(rules, None).complete(line).map_err(|faults| {
+        let mistake = |fault: Fault| match fault {
+            Fault::Line(mistake) | Fault::Default(mistake) => mistake,
+        };
+        told(&faults.into_iter().map(mistake).collect::<Vec<_>>())
+    })?;
+    Ok(TaskSpec { task_id: spec.task_id.filter(|_| is_named), ..spec })
+}
+
+/// What stands for the number of a line where there is but one.
+const UNNUMBERED: usize = 0;
+
 struct Reader<'a> {
     source: &'a Source,
     completer: Completer<'a>,

@@ -1,13 +1,14 @@
 //! Routes of events: server-sent, resumable, never at the cost of a run.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     body::Body,
-    extract::{Extension, State},
+    extract::State,
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
+use futures_util::StreamExt as _;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -115,5 +116,5 @@ const fn deltas(live: bool) -> Deltas {
 
 fn answer(events: EventStream) -> Response {
     let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
-    (headers, Body::from_stream(events)).into_response()
+    (headers, Body::from_stream(events.into_stream().map(Ok::<_, Infallible>))).into_response()
 }

@@ -19,7 +19,7 @@ use self::rate::Minute;
 use crate::{
     domain::{
         event::{Envelope, Event},
-        glance::{Glance, Stand},
+        glance::{CallStage, Glance, Stand},
         id::{BatchId, RunId, Seq},
         time::Timestamp,
         usage::Usage,
@@ -51,6 +51,10 @@ pub struct Page {
 pub struct Totals {
     /// Runs by where they stand, in the order of [`Stand::OPEN`].
     pub stands: [usize; Stand::OPEN.len()],
+    /// Calls that may be taking effect.
+    pub calls_running: usize,
+    /// Calls that wait for a lock or a permit.
+    pub calls_waiting: usize,
     /// What the open runs have used up.
     pub usage: Usage,
     /// What happens of late, in all runs.
@@ -58,6 +62,15 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Runs that stand there, by its name in [`Stand::OPEN`].
+    pub fn stand(&self, name: &str) -> usize {
+        Stand::OPEN
+            .iter()
+            .zip(self.stands)
+            .find_map(|(stand, runs)| (*stand == name).then_some(runs))
+            .unwrap_or(0)
+    }
+
     /// Open runs.
     pub fn open(&self) -> usize {
         self.stands.iter().sum()
@@ -126,6 +139,9 @@ impl Board {
             let mut totals = Totals { rates: state.minute.rates(now), ..Totals::default() };
             for glance in state.open.values().filter(|glance| admits(glance)) {
                 totals.usage += glance.usage;
+                let at = |stage: CallStage| glance.calls().iter().filter(|call| call.stage == stage).count();
+                totals.calls_running += at(CallStage::Running);
+                totals.calls_waiting += at(CallStage::Waiting);
                 if let Some(place) = Stand::OPEN.iter().position(|name| *name == glance.stand.as_str()) {
                     totals.stands[place] += 1;
                 }

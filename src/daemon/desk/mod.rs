@@ -4,10 +4,8 @@
 //! change is of record with who asked for it. Knows nothing of HTTP but the codes of refusals.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -22,7 +20,6 @@ use crate::{
         herder::Herder,
         state::{FindError, find},
     },
-    clock::Clock,
     config::{Config, Effective, Sources},
     domain::{
         id::{Pos, RunId},

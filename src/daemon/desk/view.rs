@@ -5,7 +5,7 @@ use crate::{
     clock::rfc3339,
     daemon::wire::{CallView, RunState, RunView, Tokens},
     domain::{
-        glance::{CallStage, Glance, Stand},
+        glance::{CallGlance, CallStage, Glance, Stand},
         time::Timestamp,
         usage::Usage,
     },
@@ -85,13 +85,40 @@ fn state(record: &RunRecord, glance: Option<&Glance>) -> RunState {
 fn phase(record: &RunRecord, glance: Option<&Glance>) -> String {
     match (record.end.as_deref(), glance) {
         (Some(end), _) => end.outcome.to_string(),
-        (None, Some(glance)) => glance.words(),
+        (None, Some(glance)) => words(glance),
         (None, None) => "open".to_owned(),
     }
 }
 
+/// Where an open run stands, in words.
+fn words(glance: &Glance) -> String {
+    if glance.is_held() {
+        return "paused".to_owned();
+    }
+    let stand = match &glance.stand {
+        Stand::New | Stand::Queued => "queued: waits for a slot".to_owned(),
+        Stand::Between => "between turns".to_owned(),
+        Stand::Thinking { retries: 0, .. } => "thinking: waits for the model".to_owned(),
+        Stand::Thinking { retries, .. } => format!("thinking: request {} of this turn", retries + 1),
+        Stand::Acting(calls) => {
+            let call = |call: &CallGlance| match call.stage {
+                CallStage::Asked => format!("{} is judged", call.tool),
+                CallStage::Waiting => format!("{} waits for its lock or permit", call.tool),
+                CallStage::Running => format!("{} runs", call.tool),
+            };
+            format!("acting: {}", calls.iter().map(call).collect::<Vec<_>>().join(", "))
+        }
+        Stand::Ended(outcome) => outcome.to_string(),
+    };
+    match (glance.ending, glance.paused) {
+        (Some(_), _) => format!("ending; {stand}"),
+        (None, true) => format!("pausing; {stand}"),
+        (None, false) => stand,
+    }
+}
+
 fn open_calls(glance: &Glance) -> Vec<CallView> {
-    let view = |call: &crate::domain::glance::CallGlance| CallView {
+    let view = |call: &CallGlance| CallView {
         call: call.id.to_string(),
         tool: call.tool.to_string(),
         waits: call.stage != CallStage::Running,

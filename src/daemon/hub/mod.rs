@@ -78,6 +78,11 @@ impl Hub {
         &self.shared.board
     }
 
+    /// Streams that are open and have caught up.
+    pub fn followers(&self) -> usize {
+        self.shared.registry.len()
+    }
+
     /// The events of one run after `after`, with its `seq` as their id, until the run ends.
     pub fn run(&self, run: RunId, after: Seq, deltas: Deltas) -> EventStream {
         let filter = Filter { runs: BTreeSet::from([run]), ..Filter::default() };

@@ -106,6 +106,11 @@ impl TaskLine {
         }
     }
 
+    /// What the line with this number is called if it does not say.
+    pub fn id_of(number: usize) -> Arc<str> {
+        format!("line-{number}").into()
+    }
+
     /// Reads the line with this number.
     ///
     /// # Errors
@@ -137,7 +142,7 @@ impl TaskLine {
             }),
         };
         let line = Self {
-            id: id.flatten().unwrap_or_else(|| format!("line-{number}").into()),
+            id: id.flatten().unwrap_or_else(|| Self::id_of(number)),
             task: task.unwrap_or_default(),
             model: fields.take("model"),
             system: fields.take("system"),
