@@ -1,6 +1,7 @@
 //! Runs that are held, one by one or behind a gate, and calls that are ended alone: nothing gets lost, nothing starts.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -316,6 +317,7 @@ async fn a_run_whose_log_does_not_take_that_it_is_parked_is_held_all_the_same() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_paused_and_resumed_as_it_parks_is_never_lost() {
+    let mut parked = 0;
     for round in 0..20 {
         let stage = Plan::default().tool(Double::quick("quick")).start().await;
         let submitted = stage.run(&quick_turns(20));
@@ -338,7 +340,9 @@ async fn a_run_that_is_paused_and_resumed_as_it_parks_is_never_lost() {
         let ended = tokio::time::timeout(PATIENCE, stage.outcome(submitted)).await;
         assert_eq!(ended.expect("the run was lost"), "done");
         assert_eq!(stage.results(run).await.len(), 20);
+        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
     }
+    assert!(parked > 0, "nothing was put to the test");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -349,16 +353,19 @@ async fn a_gate_that_opens_as_runs_park_behind_it_loses_none() {
     let mut rounds = 0;
     while stage.supervisor.load().await != Load::default() {
         stage.supervisor.hold(Scope::All, PauseMode::Hold).await;
-        for _ in 0..rounds % 11 {
+        for _ in 0..rounds % 11 * 20 {
             tokio::task::yield_now().await;
         }
         stage.supervisor.release(Scope::All).await;
-        tokio::time::sleep(Duration::from_millis(1)).await;
         rounds += 1;
     }
+    let mut parked = 0;
     for submitted in runs {
+        let run = submitted.run;
         assert_eq!(stage.outcome(submitted).await, "done");
+        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
     }
+    assert!(parked > 0, "nothing was put to the test");
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,4 +424,19 @@ async fn a_call_that_leaves_the_queue_alone_lets_those_behind_it_pass() {
     assert_eq!(stage.outcome(shares).await, "done");
     gate.open.add_permits(1);
     assert_eq!(stage.outcome(holds).await, "done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_ended_alone_is_killed_and_the_run_goes_on() {
+    let stage = Plan::default().start().await;
+    let command = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+    let batch = [("a", "bash", json!({ "command": command })), ("b", "bash", json!({ "command": "true" }))];
+    let submitted = stage.run(&json!([calls(&batch), says("done")]));
+    let run = submitted.run;
+    let pid = stage.until_file("ws", "pid").await;
+    stage.supervisor.cancel_call(run, CallId::new("a")).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "the command is still there");
+    let results = stage.results(run).await;
+    assert_eq!((results[0].failure, results[1].ok), (Some(Failure::Cancelled), true));
 }
