@@ -10,6 +10,7 @@ mod limits;
 mod moved;
 mod mutation;
 mod origins;
+mod pause;
 mod restart;
 mod stage;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -17,7 +17,7 @@ use crate::{
     actor::{Settings, executor::ExecutorMsg},
     clock::SystemClock,
     domain::{
-        call::{Access, EffectClass, Failure, Mode, Scope, ToolSpec},
+        call::{self, Access, EffectClass, Failure, Mode, ToolSpec},
         event::{Event, RunEnd},
         policy::Policy,
     },
@@ -49,7 +49,7 @@ impl Tool for Gate {
     }
 
     fn access(&self, workspace: &Workspace, _: &Value) -> Result<Vec<Access>, String> {
-        Ok(vec![Access { scope: Scope::Tree, path: workspace.key().clone(), mode: Mode::Exclusive }])
+        Ok(vec![Access { scope: call::Scope::Tree, path: workspace.key().clone(), mode: Mode::Exclusive }])
     }
 
     fn start(self: Arc<Self>, context: CallContext, _: Value) -> BoxFuture<'static, Started> {
@@ -220,4 +220,20 @@ async fn a_run_that_is_cancelled_as_its_shard_dies_is_cancelled() {
     stage.kill::<ShardMsg>();
     stage.supervisor.cancel_all(None);
     assert_eq!(end(submitted).await.outcome, Outcome::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_behind_a_gate_is_held_though_its_shard_dies() {
+    let stage = Stage::new().await;
+    let submitted = stage.run();
+    stage.gate.inside.subscribe().wait_for(|inside| *inside == 1).await.unwrap();
+    stage.supervisor.hold(Scope::All, PauseMode::Hold).await;
+    stage.kill::<ShardMsg>();
+    stage.until(submitted.run, "parked").await;
+    while stage.supervisor.place(submitted.run).await != Some(Place::Held) {
+        tokio::task::yield_now().await;
+    }
+    stage.supervisor.release(Scope::All).await;
+    assert_eq!(end(submitted).await.outcome, Outcome::Done);
+    assert_eq!(stage.supervisor.load().await, Load::default());
 }

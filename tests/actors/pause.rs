@@ -1,0 +1,442 @@
+//! Runs that are held, one by one or behind a gate, and calls that are ended alone: nothing gets lost, nothing starts.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use herder::{
+    actor::supervisor::{AskError, Load, Place, Submitted},
+    domain::{
+        call::{Failure, Mode},
+        gate::{PauseMode, Scope},
+        id::{BatchId, CallId, RunId},
+        run::{Input, Refused},
+    },
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{
+    doubles::{Double, Gate, Trouble, TroubledStore},
+    stage::{PATIENCE, Plan, Stage, calls, says},
+};
+
+/// Goes through the gate, then is done.
+fn script() -> Value {
+    json!([calls(&[("a", "gate", json!({}))]), says("done")])
+}
+
+fn quick_turns(turns: usize) -> Value {
+    let turn = |n| calls(&[(&format!("c{n}"), "quick", json!({}))]);
+    (0..turns).map(turn).chain([says("done")]).collect()
+}
+
+async fn until_place(stage: &Stage, run: RunId, place: Option<Place>) {
+    let come = async {
+        while stage.supervisor.place(run).await != place {
+            // On paused time this lets it pass.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, come).await.expect("the run does not get there");
+}
+
+/// A run that is parked before its second request, by its own pause.
+async fn parked(stage: &Stage, gate: &Gate) -> Submitted {
+    let submitted = stage.run(&script());
+    gate.until_inside(1).await;
+    stage.supervisor.pause(submitted.run).await.unwrap();
+    gate.open.add_permits(1);
+    until_place(stage, submitted.run, Some(Place::Held)).await;
+    submitted
+}
+
+async fn again(stage: &Stage, plan: Plan) -> Stage {
+    Plan { store: stage.store.clone(), ..plan }.start_in(stage.folder.clone()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_ends_its_turn_and_goes_on_when_it_is_resumed_as_if_nothing_had_been() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let submitted = parked(&stage, &gate).await;
+    let run = submitted.run;
+    let kinds = stage.kinds(run).await;
+    assert_eq!(kinds[kinds.len() - 4..], ["result", "turn_end", "turn_start", "parked"]);
+    assert_eq!(stage.supervisor.load().await, Load { held: 1, ..Load::default() });
+
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(stage.kinds(run).await.len(), kinds.len(), "something goes on");
+    stage.supervisor.unpause(run).await.unwrap();
+    let end = stage.end(submitted).await;
+    assert_eq!((end.outcome.to_string(), end.duration_us < 3_600_000_000), ("done".to_owned(), true));
+    assert!(!stage.kinds(run).await.contains(&"restart"));
+
+    gate.open.add_permits(1);
+    let undisturbed = stage.run(&script());
+    let other = undisturbed.run;
+    assert_eq!(stage.outcome(undisturbed).await, "done");
+    assert_eq!(stage.transcript(run).await, stage.transcript(other).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_run_holds_no_slot_and_waits_for_one_when_it_is_resumed() {
+    let gate = Gate::closed();
+    let plan = Plan::paused().tool(Double::gated("gate", &gate));
+    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+    let first = parked(&stage, &gate).await;
+    let second = stage.run(&script());
+    gate.until_inside(1).await;
+    stage.supervisor.unpause(first.run).await.unwrap();
+    assert_eq!(stage.supervisor.place(first.run).await, Some(Place::Queued));
+    gate.open.add_permits(1);
+    assert_eq!(stage.outcome(second).await, "done");
+    assert_eq!(stage.outcome(first).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_paused_before_it_started_does_not_start() {
+    let gate = Gate::closed();
+    let plan = Plan::paused().tool(Double::gated("gate", &gate));
+    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+    let first = stage.run(&script());
+    let (second, third) = (stage.run(&json!([says("done")])), stage.run(&json!([says("done")])));
+    gate.until_inside(1).await;
+    stage.supervisor.pause(second.run).await.unwrap();
+    assert_eq!(stage.supervisor.place(second.run).await, Some(Place::Held));
+    gate.open.add_permits(1);
+    for submitted in [first, third] {
+        assert_eq!(stage.outcome(submitted).await, "done");
+    }
+    assert_eq!(stage.kinds(second.run).await, ["submitted", "paused"]);
+    stage.supervisor.unpause(second.run).await.unwrap();
+    assert_eq!(stage.outcome(second).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pausing_or_resuming_again_says_that_nothing_changed() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let refusal = |answer| if let Err(AskError::Refused(refused)) = answer { Some(refused) } else { None };
+    let submitted = stage.run(&script());
+    gate.until_inside(1).await;
+    assert_eq!(refusal(stage.supervisor.unpause(submitted.run).await), Some(Refused::NotPaused));
+    stage.supervisor.pause(submitted.run).await.unwrap();
+    assert_eq!(refusal(stage.supervisor.pause(submitted.run).await), Some(Refused::Paused));
+    gate.open.add_permits(1);
+    until_place(&stage, submitted.run, Some(Place::Held)).await;
+    assert_eq!(refusal(stage.supervisor.pause(submitted.run).await), Some(Refused::Paused));
+    stage.supervisor.unpause(submitted.run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+    let nobody = RunId::new(Uuid::now_v7());
+    assert!(matches!(stage.supervisor.pause(nobody).await, Err(AskError::NoSuchRun)));
+    assert_eq!(stage.supervisor.place(nobody).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_sleeps_before_a_retry_parks_at_once_and_sleeps_out_what_is_left_when_resumed() {
+    let stage = Plan::paused().start().await;
+    let submitted = stage.run(&json!([{ "fault": { "status": 503, "retry_after_s": 50 } }, says("done")]));
+    let run = submitted.run;
+    stage.until(run, "model_retry", 1).await;
+    let since = Instant::now();
+    stage.supervisor.pause(run).await.unwrap();
+    until_place(&stage, run, Some(Place::Held)).await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    stage.supervisor.unpause(run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert!(since.elapsed() >= Duration::from_secs(50), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_a_parked_run_is_heard_in_its_next_request() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let submitted = parked(&stage, &gate).await;
+    let run = submitted.run;
+    let steer = herder::actor::run::say(herder::domain::event::InputKind::Steer, "faster");
+    stage.supervisor.ask(run, steer).await.unwrap();
+    assert_eq!(stage.supervisor.place(run).await, Some(Place::Held));
+    stage.supervisor.unpause(run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+    let transcript = stage.transcript(run).await;
+    assert_eq!(transcript[2..], ["tool a: passed", "user: faster", "model: done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_for_a_model_holds_its_runs_and_no_other() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let submitted = stage.run(&script());
+    gate.until_inside(1).await;
+    assert!(stage.supervisor.hold(Scope::Model("m".into()), PauseMode::Hold).await);
+    assert!(!stage.supervisor.hold(Scope::Model("m".into()), PauseMode::Hold).await);
+    let late = stage.run(&json!([says("done")]));
+    let other = stage.submit("ws", &json!([]), &json!({ "model": "other" }));
+    assert_eq!(stage.outcome(other).await, "failed: setup", "it got its slot");
+    gate.open.add_permits(1);
+    until_place(&stage, submitted.run, Some(Place::Held)).await;
+    assert_eq!(stage.kinds(late.run).await, ["submitted"]);
+    assert_eq!(stage.supervisor.gates().await.iter().count(), 1);
+
+    assert!(stage.supervisor.release(Scope::Model("m".into())).await);
+    assert!(!stage.supervisor.release(Scope::Model("m".into())).await);
+    for submitted in [submitted, late] {
+        assert_eq!(stage.outcome(submitted).await, "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_soft_gate_lets_live_runs_end_and_starts_none() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let live = stage.run(&script());
+    gate.until_inside(1).await;
+    stage.supervisor.hold(Scope::All, PauseMode::Soft).await;
+    let late = stage.run(&json!([says("done")]));
+    gate.open.add_permits(1);
+    assert_eq!(stage.outcome(live).await, "done");
+    assert_eq!(stage.supervisor.place(late.run).await, Some(Place::Held));
+    stage.supervisor.release(Scope::All).await;
+    assert_eq!(stage.outcome(late).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_opens_lets_runs_go_in_the_order_in_which_they_were_submitted() {
+    let plan = Plan::paused().settings(|settings| settings.max_live_runs = 1);
+    let stage = plan.start().await;
+    let batch = BatchId::new(Uuid::from_u128(1));
+    let first: Vec<_> =
+        (0..5).map(|_| stage.submit("ws", &json!([says("done")]), &json!({ "batch": batch }))).collect();
+    // Some of them are still queued.
+    stage.supervisor.hold(Scope::Batch(batch), PauseMode::Soft).await;
+    let later: Vec<_> =
+        (0..5).map(|_| stage.submit("ws", &json!([says("done")]), &json!({ "batch": batch }))).collect();
+    stage.supervisor.release(Scope::Batch(batch)).await;
+    let mut starts = Vec::new();
+    for submitted in first.into_iter().chain(later) {
+        let run = submitted.run;
+        assert_eq!(stage.outcome(submitted).await, "done");
+        starts.push(stage.log(run).await[1].pos);
+    }
+    assert!(starts.is_sorted(), "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_only_when_neither_a_person_nor_a_gate_holds_it() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let submitted = parked(&stage, &gate).await;
+    stage.supervisor.hold(Scope::All, PauseMode::Soft).await;
+    stage.supervisor.unpause(submitted.run).await.unwrap();
+    assert_eq!(stage.supervisor.place(submitted.run).await, Some(Place::Held));
+    stage.supervisor.pause(submitted.run).await.unwrap();
+    stage.supervisor.release(Scope::All).await;
+    assert_eq!(stage.supervisor.place(submitted.run).await, Some(Place::Held));
+    stage.supervisor.unpause(submitted.run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_runs_hold_up_no_drain_and_stay_held_over_a_restart_until_they_are_resumed() {
+    let gate = Gate::closed();
+    let plan = || Plan::paused().tool(Double::gated("gate", &gate)).tool(Double::heeding("wait"));
+    let stage = plan().start().await;
+    let held = parked(&stage, &gate).await;
+    let at_work = stage.run(&json!([calls(&[("a", "wait", json!({}))]), says("done")]));
+    stage.until(at_work.run, "call_started", 1).await;
+    stage.supervisor.pause(at_work.run).await.unwrap();
+    stage.supervisor.hold(Scope::All, PauseMode::Soft).await;
+    let waits = stage.run(&json!([says("done")]));
+    stage.supervisor.pause(waits.run).await.unwrap();
+    let runs = [held.run, at_work.run, waits.run];
+    stage.supervisor.drain(Duration::ZERO).await;
+    assert!(held.done.await.is_err() && waits.done.await.is_err());
+    assert_eq!(stage.kinds(runs[0]).await.last(), Some(&"parked"));
+    assert_eq!(stage.kinds(runs[1]).await.last(), Some(&"interrupted"));
+
+    let stage = again(&stage, plan()).await;
+    for run in runs {
+        let resumed = stage.supervisor.resume(run).await.unwrap();
+        let before = stage.kinds(run).await.len();
+        assert_eq!(stage.supervisor.place(run).await, Some(Place::Held));
+        assert_eq!(stage.kinds(run).await.len(), before);
+        stage.supervisor.unpause(run).await.unwrap();
+        assert_eq!(stage.outcome(resumed).await, "done");
+    }
+    assert!(!stage.kinds(runs[0]).await.contains(&"restart"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_run_is_cancelled_at_once() {
+    let gate = Gate::closed();
+    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
+    let one = parked(&stage, &gate).await;
+    let run = one.run;
+    let seq = stage.supervisor.cancel(run).await.unwrap();
+    assert_eq!(stage.outcome(one).await, "cancelled");
+    let log = stage.log(run).await;
+    assert_eq!(log.last().unwrap().seq, seq);
+    let kinds = stage.kinds(run).await;
+    assert_eq!(kinds[kinds.len() - 4..], ["parked", "cancel_requested", "turn_end", "run_end"]);
+
+    let two = parked(&stage, &gate).await;
+    stage.supervisor.hold(Scope::All, PauseMode::Hold).await;
+    let three = stage.run(&json!([says("done")]));
+    stage.supervisor.cancel_all(None);
+    for submitted in [two, three] {
+        assert_eq!(stage.outcome(submitted).await, "cancelled");
+    }
+    assert_eq!(stage.supervisor.load().await, Load::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_log_does_not_take_that_it_is_parked_is_held_all_the_same() {
+    for trouble in [Trouble::Refuses, Trouble::Loses, Trouble::Panics] {
+        let (gate, once) = (Gate::closed(), AtomicBool::new(false));
+        let store = TroubledStore::new(move |_, _, facts| {
+            let parks = facts.iter().any(|fact| fact.event.kind() == "parked");
+            (parks && !once.swap(true, Ordering::SeqCst)).then_some(trouble)
+        });
+        let plan = Plan { store: Arc::new(store), ..Plan::paused() };
+        let stage = plan.tool(Double::gated("gate", &gate)).start().await;
+        let submitted = parked(&stage, &gate).await;
+        let kinds = stage.kinds(submitted.run).await;
+        assert_eq!(kinds[kinds.len() - 2..], ["restart", "parked"], "{trouble:?}");
+        stage.supervisor.unpause(submitted.run).await.unwrap();
+        assert_eq!(stage.outcome(submitted).await, "done");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_paused_and_resumed_as_it_parks_is_never_lost() {
+    let mut parked = 0;
+    for round in 0..20 {
+        let stage = Plan::default().tool(Double::quick("quick")).start().await;
+        let submitted = stage.run(&quick_turns(20));
+        let run = submitted.run;
+        let mut turns = 0;
+        // Whoever asks is turned away only by a run that has ended.
+        'playing: loop {
+            for input in [Input::Pause, Input::Resume] {
+                for _ in 0..(round + turns) % 7 {
+                    tokio::task::yield_now().await;
+                }
+                match stage.supervisor.ask(run, input).await {
+                    Ok(_) => {}
+                    Err(AskError::NoSuchRun | AskError::Refused(Refused::Ended)) => break 'playing,
+                    Err(AskError::Refused(refused)) => panic!("{refused}"),
+                }
+            }
+            turns += 1;
+        }
+        let ended = tokio::time::timeout(PATIENCE, stage.outcome(submitted)).await;
+        assert_eq!(ended.expect("the run was lost"), "done");
+        assert_eq!(stage.results(run).await.len(), 20);
+        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
+    }
+    assert!(parked > 0, "nothing was put to the test");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_that_opens_as_runs_park_behind_it_loses_none() {
+    let plan = Plan::default().tool(Double::quick("quick"));
+    let stage = plan.settings(|settings| settings.max_live_runs = 5).start().await;
+    let runs: Vec<_> = (0..20).map(|_| stage.run(&quick_turns(10))).collect();
+    let mut rounds = 0;
+    while stage.supervisor.load().await != Load::default() {
+        stage.supervisor.hold(Scope::All, PauseMode::Hold).await;
+        for _ in 0..rounds % 11 * 20 {
+            tokio::task::yield_now().await;
+        }
+        stage.supervisor.release(Scope::All).await;
+        rounds += 1;
+    }
+    let mut parked = 0;
+    for submitted in runs {
+        let run = submitted.run;
+        assert_eq!(stage.outcome(submitted).await, "done");
+        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
+    }
+    assert!(parked > 0, "nothing was put to the test");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_ended_alone_be_it_waiting_or_running() {
+    let gate = Gate::closed();
+    let plan = Plan::paused()
+        .tool(Double::heeding("wait").on("file", Mode::Exclusive))
+        .tool(Double::quick("quick").on("file", Mode::Exclusive))
+        .tool(Double::gated("gate", &gate));
+    let stage = plan.start().await;
+    let batch = [("a", "wait", json!({})), ("b", "quick", json!({})), ("c", "gate", json!({}))];
+    let submitted = stage.run(&json!([calls(&batch), says("done")]));
+    let other = stage.run(&script());
+    let run = submitted.run;
+    stage.until(run, "call_started", 2).await;
+    gate.until_inside(2).await;
+    let cancel = |call: &str| stage.supervisor.cancel_call(run, CallId::new(call));
+
+    cancel("b").await.unwrap();
+    let failures = |results: &[Arc<_>]| -> Vec<_> {
+        let one = |one: &Arc<herder::domain::call::ToolResult>| (one.call.as_str().to_owned(), one.failure);
+        results.iter().map(one).collect()
+    };
+    let aborted = ("b".to_owned(), Some(Failure::AbortedBeforeStart));
+    assert_eq!(failures(&stage.results(run).await), std::slice::from_ref(&aborted));
+    let refused = |answer| matches!(answer, Err(AskError::Refused(Refused::UnknownCall)));
+    assert!(refused(cancel("b").await) && refused(cancel("nobody").await));
+
+    cancel("a").await.unwrap();
+    stage.until(run, "result", 2).await;
+    let cancelled = ("a".to_owned(), Some(Failure::Cancelled));
+    assert_eq!(failures(&stage.results(run).await), [aborted, cancelled]);
+    gate.open.add_permits(2);
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert_eq!(stage.outcome(other).await, "done");
+    assert!(stage.results(run).await[2].ok);
+    assert!(matches!(cancel("c").await, Err(AskError::NoSuchRun)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_leaves_the_queue_alone_lets_those_behind_it_pass() {
+    let gate = Gate::closed();
+    let plan = Plan::paused()
+        .tool(Double::gated("gate", &gate).on("file", Mode::Shared))
+        .tool(Double::quick("alone").on("file", Mode::Exclusive))
+        .tool(Double::quick("share").on("file", Mode::Shared));
+    let stage = plan.start().await;
+    let holds = stage.run(&script());
+    gate.until_inside(1).await;
+    let alone = stage.run(&json!([calls(&[("a", "alone", json!({}))]), says("done")]));
+    stage.until(alone.run, "decision", 1).await;
+    let shares = stage.run(&json!([calls(&[("a", "share", json!({}))]), says("done")]));
+    stage.until(shares.run, "decision", 1).await;
+    stage.supervisor.cancel_call(alone.run, CallId::new("a")).await.unwrap();
+    assert_eq!(stage.outcome(alone).await, "done");
+    assert_eq!(stage.outcome(shares).await, "done");
+    gate.open.add_permits(1);
+    assert_eq!(stage.outcome(holds).await, "done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_ended_alone_is_killed_and_the_run_goes_on() {
+    let stage = Plan::default().start().await;
+    let command = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+    let batch = [("a", "bash", json!({ "command": command })), ("b", "bash", json!({ "command": "true" }))];
+    let submitted = stage.run(&json!([calls(&batch), says("done")]));
+    let run = submitted.run;
+    let pid = stage.until_file("ws", "pid").await;
+    stage.supervisor.cancel_call(run, CallId::new("a")).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "the command is still there");
+    let results = stage.results(run).await;
+    assert_eq!((results[0].failure, results[1].ok), (Some(Failure::Cancelled), true));
+}
