@@ -122,7 +122,7 @@ impl Herder {
     }
 
     /// Waits until what was handed to the log is on disk, and closes it. The supervisor has been drained before.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.state.close().await;
     }
 }

@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Writes what was handed over and closes the log.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         if let Some(store) = self.sqlite.clone() {
             // Only a panic of the store's own thread could be lost here, and it has told of itself.
             let _ = tokio::task::spawn_blocking(move || store.close()).await;

@@ -3,10 +3,16 @@
 use std::{process::Stdio, sync::Arc, time::Duration};
 
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt as _, process::Command, sync::Semaphore};
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::Command,
+    sync::{Semaphore, broadcast::error::RecvError},
+};
 
+use super::desk::Desk;
 use crate::{
     config::{Notify, Occasion},
+    domain::outcome::Outcome,
     model::http,
 };
 
@@ -46,6 +52,25 @@ impl Teller {
                 }
                 drop(place);
             });
+        }
+    }
+}
+
+/// Tells of runs that ended otherwise than done, for as long as the daemon lives.
+pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
+    let mut ends = desk.hub().ends();
+    loop {
+        let (run, end) = match ends.recv().await {
+            Ok(end) => end,
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "runs ended faster than they could be looked at");
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        if end.outcome != Outcome::Done {
+            let news = serde_json::json!({ "run": run.to_string(), "end": end });
+            desk.teller.tell(&desk.config().notify, Occasion::RunFailed, &news);
         }
     }
 }

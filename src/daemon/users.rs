@@ -1,4 +1,4 @@
-//! Users and groups of this machine, by number and by name, as the system's own files have them.
+//! Users of this machine, by number and by name, as the system's own file has them.
 
 /// The name of a user.
 pub(super) fn name(uid: u32) -> Option<String> {
@@ -9,20 +9,11 @@ pub(super) fn name(uid: u32) -> Option<String> {
 
 /// The number of a user, by name or number.
 pub(super) fn uid(user: &str) -> Option<u32> {
-    id("/etc/passwd", user)
-}
-
-/// The number of a group, by name or number.
-pub(super) fn gid(group: &str) -> Option<u32> {
-    id("/etc/group", group)
-}
-
-fn id(file: &str, wanted: &str) -> Option<u32> {
-    if let Ok(id) = wanted.parse() {
-        return Some(id);
+    if let Ok(uid) = user.parse() {
+        return Some(uid);
     }
-    let rows = std::fs::read_to_string(file).ok()?;
-    rows.lines().filter_map(row).find_map(|(name, id)| (name == wanted).then_some(id))
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().filter_map(row).find_map(|(name, uid)| (name == user).then_some(uid))
 }
 
 /// The name and the number of a row, as `name:x:1000:...`.
@@ -39,7 +30,7 @@ mod tests {
     #[test]
     fn root_is_known_by_name_and_number() {
         assert_eq!(name(0).as_deref(), Some("root"));
-        assert_eq!((uid("root"), uid("0"), gid("root")), (Some(0), Some(0), Some(0)));
+        assert_eq!((uid("root"), uid("0")), (Some(0), Some(0)));
         assert_eq!(uid("nobody-is-called-so"), None);
     }
 }

@@ -100,7 +100,7 @@ async fn a_body_that_stops_coming_is_answered_with_a_time_out() {
     let answer = exchange(connect(&server.path).await, whole).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with('4'), "{answer}");
     let part = exchange(connect(&server.path).await, &whole[..whole.len() - 1]).await;
-    assert_refused(&part, 408, "body_timeout");
+    assert_refused(&part, 408, "timeout");
 }
 
 #[tokio::test]

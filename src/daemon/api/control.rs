@@ -91,7 +91,7 @@ pub(super) async fn reload(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
 ) -> Result<Json<ReloadReport>, ApiError> {
-    Ok(Json(desk.reload(&caller.operator()?)?))
+    Ok(Json(desk.reload(&caller.operator()?).await?))
 }
 
 /// Stops the daemon: runs end their turn, and go on at the next start.

@@ -1,6 +1,6 @@
 //! Batches: taken on, ended, paused, read.
 
-use std::{io, num::NonZeroUsize};
+use std::{io, num::NonZeroUsize, sync::Arc};
 
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -33,7 +33,7 @@ impl Desk {
     /// # Errors
     /// The input has mistakes or breaks off, or does not fit the batch of its key; then nothing is run.
     pub async fn submit_batch(
-        &self,
+        self: &Arc<Self>,
         options: BatchOptions,
         key: Option<&str>,
         input: impl Stream<Item = io::Result<Bytes>> + Send,
@@ -44,6 +44,9 @@ impl Desk {
         let name = options.name.clone();
         let batch = SubmitBatch { name, key, options: read_options(options)? };
         let submitted = self.batches.submit(batch, input).await?;
+        if submitted.changed {
+            self.watch_batch(submitted.id);
+        }
         self.audit(by, "submit", submitted.id.to_string(), submitted.changed, None);
         let tasks = u64::try_from(submitted.tasks).unwrap_or(u64::MAX);
         Ok(Submitted { id: submitted.id.to_string(), changed: submitted.changed, tasks })

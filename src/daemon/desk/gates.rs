@@ -19,11 +19,13 @@ impl Desk {
         for (name, value) in self.store().settings().await? {
             let Some(scope) = name.strip_prefix(SETTING) else { continue };
             match (serde_json::from_str(scope), serde_json::from_str(&value)) {
-                (Ok(scope), Ok(mode)) => drop(self.herder.supervisor.hold(scope, mode).await),
+                (Ok(scope), Ok(mode)) => {
+                    let _ = self.herder.supervisor.hold(scope, mode).await;
+                }
                 // Of a later version; a pause that is not understood must not be taken for none.
                 (Err(_), _) | (_, Err(_)) => {
                     tracing::error!(name, value, "a pause on record is not understood: everything is paused");
-                    drop(self.herder.supervisor.hold(Scope::All, Mode::Hold).await);
+                    let _ = self.herder.supervisor.hold(Scope::All, Mode::Hold).await;
                 }
             }
         }

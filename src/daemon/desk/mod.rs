@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     hub::Hub,
+    notify::Teller,
     wire::{ApiError, Changed, Code},
 };
 use crate::{
@@ -38,6 +39,7 @@ mod reload;
 mod runs;
 mod stats;
 mod status;
+mod take_up;
 mod view;
 
 pub use audit::AuditQuery;
@@ -104,6 +106,9 @@ pub struct Desk {
     phase: tokio::sync::watch::Sender<Phase>,
     stop: Stop,
     metrics: Metrics,
+    pub(super) teller: Teller,
+    /// Open runs that could not be taken up.
+    left: Mutex<Vec<RunId>>,
 }
 
 /// Reads the metrics of this process as text.
@@ -150,12 +155,13 @@ pub struct Parts {
     pub stop: Stop,
     /// Reads the metrics.
     pub metrics: Metrics,
+    pub(super) teller: Teller,
 }
 
 impl Desk {
     /// A desk that is not open yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { herder, batches, hub, place, config, effective, sources, stop, metrics } = parts;
+        let Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller } = parts;
         Self {
             herder,
             batches,
@@ -167,6 +173,8 @@ impl Desk {
             phase: tokio::sync::watch::Sender::new(Phase::Starting),
             stop,
             metrics,
+            teller,
+            left: Mutex::default(),
         }
     }
 

@@ -48,8 +48,9 @@ impl Desk {
     ///
     /// # Errors
     /// It has a mistake; then nothing was changed.
-    pub fn reload(&self, by: &By) -> Result<ReloadReport, ApiError> {
+    pub async fn reload(&self, by: &By) -> Result<ReloadReport, ApiError> {
         let report = self.apply(&[])?;
+        self.take_up_the_rest().await;
         self.audit(by, "reload", "config", !report.applied.is_empty(), Some(report.applied.join(", ")));
         Ok(report)
     }
@@ -89,6 +90,7 @@ impl Desk {
         self.herder.replace_models(&config).map_err(|error| invalid(&error))?;
         let report = self.compare(&effective);
         self.herder.supervisor.set_max_live_runs(config.supervisor.max_live_runs.get());
+        self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
         *sources = next;
         Ok(report)

@@ -29,9 +29,18 @@ use self::{
 use super::board::Board;
 use crate::{
     actor::Live,
-    domain::id::{Pos, RunId, Seq},
+    domain::{
+        event::{Event, RunEnd},
+        id::{Pos, RunId, Seq},
+    },
     store::{EventStore, StoreError, feed::Feed},
 };
+
+/// A run that ended, and how.
+pub type Ended = (RunId, Box<RunEnd>);
+
+/// Ends that whoever acts on them may be behind.
+const ENDS: usize = 1_024;
 
 /// How long a log that cannot be read is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,6 +57,7 @@ struct Shared {
     live: broadcast::Sender<Live>,
     board: Arc<Board>,
     registry: Arc<Registry>,
+    ends: broadcast::Sender<Ended>,
     closing: CancellationToken,
 }
 
@@ -67,7 +77,14 @@ impl Hub {
         let board = Arc::new(Board::default());
         board.load(&*store).await?;
         let closing = closing.child_token();
-        let shared = Arc::new(Shared { store, live, board, registry: Arc::default(), closing });
+        let shared = Arc::new(Shared {
+            store,
+            live,
+            board,
+            registry: Arc::default(),
+            ends: broadcast::Sender::new(ENDS),
+            closing,
+        });
         tokio::spawn(follow(Arc::clone(&shared), feed));
         let _closes = shared.closing.clone().drop_guard();
         Ok(Self { shared, _closes })
@@ -76,6 +93,11 @@ impl Hub {
     /// The open runs at a glance.
     pub fn board(&self) -> &Arc<Board> {
         &self.shared.board
+    }
+
+    /// The ends of runs from now on, for whoever acts on them in this process.
+    pub fn ends(&self) -> broadcast::Receiver<Ended> {
+        self.shared.ends.subscribe()
     }
 
     /// Streams that are open and have caught up.
@@ -105,6 +127,10 @@ async fn follow(shared: Arc<Shared>, mut feed: Feed) {
             Ok(page) => {
                 for envelope in &page {
                     let batch = shared.board.fold(envelope);
+                    if let Event::RunEnd(end) = &envelope.fact.event {
+                        // Nobody may want to hear of it.
+                        let _ = shared.ends.send((envelope.run, end.clone()));
+                    }
                     shared.registry.publish(envelope, batch);
                 }
                 // A log in memory always has the next page ready.

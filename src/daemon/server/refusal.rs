@@ -7,7 +7,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
+
+use crate::daemon::wire::{API_VERSION, ApiError, Code, VERSION_HEADER};
 
 /// Why no route answers, or no route's answer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,46 +26,34 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    fn parts(self) -> (StatusCode, &'static str, &'static str) {
-        match self {
-            Self::Stranger => (
-                StatusCode::FORBIDDEN,
-                "forbidden",
-                "this daemon belongs to another user, who has given you no role",
-            ),
-            Self::ForeignHost => {
-                (StatusCode::FORBIDDEN, "forbidden", "the Host header names no loopback address")
+    fn error(self) -> ApiError {
+        let (code, message) = match self {
+            Self::Stranger => {
+                (Code::Forbidden, "this daemon belongs to another user, who has given you no role")
             }
-            Self::ForeignOrigin => {
-                (StatusCode::FORBIDDEN, "forbidden", "the Origin header names another site than this one")
+            Self::ForeignHost => (Code::Forbidden, "the Host header names no loopback address"),
+            Self::ForeignOrigin => (Code::Forbidden, "the Origin header names another site than this one"),
+            Self::Unauthorized => {
+                (Code::Unauthorized, "this port wants the daemon's token: Authorization: Bearer TOKEN")
             }
-            Self::Unauthorized => (
-                StatusCode::UNAUTHORIZED,
-                "unauthorized",
-                "this port wants the daemon's token: Authorization: Bearer TOKEN",
-            ),
-            Self::BodyStalled => {
-                (StatusCode::REQUEST_TIMEOUT, "body_timeout", "the request's body stopped coming")
-            }
+            Self::BodyStalled => (Code::Timeout, "the request's body stopped coming"),
             Self::TooManyConnections => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too_many_connections",
+                Code::TooManyConnections,
                 "the daemon has as many connections as it takes; try again once one has ended",
             ),
-            Self::Panicked => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal",
-                "the daemon failed at this request; its log says where",
-            ),
-        }
+            Self::Panicked => (Code::Internal, "the daemon failed at this request; its log says where"),
+        };
+        ApiError::new(code, message)
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let (status, code, message) = self.parts();
-        let mut response = (status, Json(json!({ "code": code, "message": message }))).into_response();
+        let error = self.error();
+        let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(error)).into_response();
         let headers = response.headers_mut();
+        headers.insert(VERSION_HEADER, HeaderValue::from(API_VERSION));
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         match self {
             Self::Unauthorized => {

@@ -1,0 +1,292 @@
+//! The daemon's life: it starts, takes up what an earlier one left, serves, and stops in order.
+//!
+//! The state's lock is taken first and given back last, so one daemon has a state at a time. It answers from the moment
+//! it has its socket; until what was left is taken up it says that it is starting. Its end: nothing new, runs to the end
+//! of their turn, streams, connections, the log.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    api,
+    desk::{By, Desk, Parts, Phase, Place, Stop},
+    hub::Hub,
+    notify::{Teller, tell_of_failures},
+    server::{
+        self, Access, Limits, Listener, LoopbackError, Token, TokenError, bind_loopback,
+        socket::{self, SocketError, SocketPath},
+        systemd::{self, Inherited},
+    },
+    users,
+};
+use crate::{
+    app::{
+        batches::{self, Batches, SpoolError},
+        herder::{Herder, StartError},
+        state::{State, StateError},
+    },
+    config::{Config, Effective, Role, Sources},
+    store::StoreError,
+    telemetry::prometheus::{self, MetricsError},
+};
+
+/// What a daemon is started with.
+pub struct Setup {
+    pub config: Config,
+    pub effective: Effective,
+    /// What the configuration is read from again.
+    pub sources: Sources,
+    /// Where it keeps its runs.
+    pub state: PathBuf,
+    /// Where it listens.
+    pub socket: SocketPath,
+    /// Sockets that a service manager bound for it. They must have been taken before there were threads.
+    pub inherited: Inherited,
+}
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("daemon.listen: {0}")]
+    Listen(#[from] LoopbackError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("daemon.roles: there is no user {0:?}")]
+    NoUser(String),
+    #[error(transparent)]
+    Inputs(#[from] SpoolError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    #[error("the process cannot watch signals, or use a socket that it was given")]
+    System(#[from] std::io::Error),
+}
+
+/// Serves until it is told to stop. `ready` is told once all that was left is taken up.
+///
+/// # Errors
+/// It cannot start; then nothing was changed.
+pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
+    let mut signals = Signals::watch()?;
+    let state = State::to_write(&setup.state, setup.config.store.durability)?;
+    let doors = Doors::open(&setup)?;
+    let access = access(&setup.config)?;
+    let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
+    let (desk, streams) = open_desk(setup, state, &doors).await?;
+    let ending = CancellationToken::new();
+    let serving = server::serve(api::router(desk.clone()), access, limits, doors.listeners, ending.clone());
+    let serving = tokio::spawn(serving);
+    let watchdog = tokio::spawn({
+        let desk = desk.clone();
+        systemd::watchdog(move || {
+            let desk = desk.clone();
+            async move { desk.alive().await }
+        })
+    });
+    let began = begin(&desk, &mut signals).await;
+    if began.is_ok() {
+        ready(&desk);
+        until_stopped(&desk, &mut signals).await;
+    }
+    finish(&desk, &mut signals).await;
+    streams.cancel();
+    ending.cancel();
+    // Only a panic could be lost here, and it has told of itself.
+    let _ = serving.await;
+    watchdog.abort();
+    desk.herder().close().await;
+    began
+}
+
+/// Where clients come in.
+struct Doors {
+    listeners: Vec<Listener>,
+    socket: PathBuf,
+    listen: Option<SocketAddr>,
+}
+
+impl Doors {
+    fn open(setup: &Setup) -> Result<Self, ServeError> {
+        let daemon = &setup.config.daemon;
+        let token = || {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            Token::read_or_make(&file)
+        };
+        let mut doors = Self { listeners: Vec::new(), socket: setup.socket.path().to_owned(), listen: None };
+        for listener in &setup.inherited.unix {
+            if let Some(path) = listener.local_addr()?.as_pathname() {
+                doors.socket = path.to_owned();
+            }
+            doors.listeners.push(Listener::inherited(listener.try_clone()?)?);
+        }
+        for listener in &setup.inherited.tcp {
+            doors.listen = listener.local_addr().ok();
+            doors.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
+        }
+        if setup.inherited.unix.is_empty() {
+            let group = daemon.group.as_deref().map(socket::group_id).transpose()?;
+            doors.listeners.push(Listener::bound(socket::bind(&setup.socket, group)?)?);
+        }
+        if let Some(address) = daemon.listen {
+            let listener = bind_loopback(address)?;
+            doors.listen = listener.local_addr().ok();
+            doors.listeners.push(Listener::tcp(listener, token()?)?);
+        }
+        Ok(doors)
+    }
+}
+
+/// Who may do what. Members of the group may look unless they have a role of their own.
+fn access(config: &Config) -> Result<Access, ServeError> {
+    let role = |role: Role| match role {
+        Role::Viewer => server::Role::Viewer,
+        Role::Operator => server::Role::Operator,
+        Role::Approver => server::Role::Approver,
+    };
+    let mut roles = BTreeMap::new();
+    for (user, given) in &config.daemon.roles {
+        let uid = users::uid(user).ok_or_else(|| ServeError::NoUser(user.clone()))?;
+        roles.insert(uid, role(*given));
+    }
+    let group_default = config.daemon.group.is_some().then_some(server::Role::Viewer);
+    Ok(Access { roles, group_default, ..Access::own() })
+}
+
+async fn open_desk(
+    setup: Setup,
+    state: State,
+    doors: &Doors,
+) -> Result<(Arc<Desk>, CancellationToken), ServeError> {
+    let Setup { config, effective, sources, state: folder, .. } = setup;
+    let metrics = Box::new(prometheus::record()?);
+    let herder = Herder::start(&config, state, []).await?;
+    let services = herder.supervisor.services().clone();
+    let streams = CancellationToken::new();
+    let hub = Hub::start(services.store.clone(), services.live.clone(), &streams).await?;
+    let batches = Batches::new(batches::Parts {
+        supervisor: herder.supervisor.clone(),
+        store: services.store.clone(),
+        folder: folder.join("batches"),
+        config: Arc::new(config.clone()),
+        clock: services.clock.clone(),
+        add_model: herder.add_model(),
+    })?;
+    let place = Place {
+        state: folder,
+        socket: doors.socket.clone(),
+        listen: doors.listen,
+        started_at: services.clock.now(),
+    };
+    let (stop, teller) = (Stop::default(), Teller::new());
+    let parts = Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller };
+    Ok((Arc::new(Desk::new(parts)), streams))
+}
+
+/// Takes up what an earlier daemon left. A pause comes first, or what is paused would go on for a moment.
+async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError> {
+    let take_up = async {
+        desk.restore_gates().await?;
+        let recovered = desk.batches().recover().await?;
+        desk.watch_batches().await;
+        tokio::spawn(tell_of_failures(desk.clone()));
+        desk.take_up(recovered.others).await;
+        Ok::<_, StoreError>(())
+    };
+    tokio::select! {
+        taken_up = take_up => taken_up?,
+        () = signals.to_stop() => drop(desk.stop().ask(false)),
+    }
+    desk.set_phase(Phase::Ready);
+    systemd::ready("ready");
+    Ok(())
+}
+
+/// Waits until the daemon is to stop, and reads its configuration again when it is told to.
+async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
+    loop {
+        tokio::select! {
+            () = desk.stop().asked() => return,
+            told = signals.next() => match told {
+                Told::Stop => {
+                    let _ = desk.stop().ask(false);
+                }
+                Told::Reload => reload(desk).await,
+            },
+        }
+    }
+}
+
+async fn reload(desk: &Desk) {
+    systemd::reloading();
+    match desk.reload(&By::default()).await {
+        Ok(report) => tracing::info!(?report, "configuration read again"),
+        Err(error) => tracing::error!(error = error.message, "configuration left as it was"),
+    }
+    systemd::ready("ready");
+}
+
+/// Has everything come to rest.
+async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
+    desk.set_phase(Phase::Stopping);
+    systemd::stopping("runs end their turn");
+    desk.batches().close();
+    let supervisor = &desk.herder().supervisor;
+    let mut drain = std::pin::pin!(supervisor.drain(desk.config().supervisor.drain()));
+    tokio::select! {
+        () = &mut drain => {}
+        () = desk.stop().asked_now() => {
+            supervisor.interrupt();
+            drain.await;
+        }
+        () = signals.to_stop() => {
+            supervisor.interrupt();
+            drain.await;
+        }
+    }
+    desk.batches().closed().await;
+}
+
+/// What a signal says.
+#[derive(PartialEq, Eq)]
+enum Told {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            Some(()) = self.interrupt.recv() => Told::Stop,
+            Some(()) = self.terminate.recv() => Told::Stop,
+            Some(()) = self.hang_up.recv() => Told::Reload,
+            else => std::future::pending().await,
+        }
+    }
+
+    async fn to_stop(&mut self) {
+        while self.next().await != Told::Stop {}
+    }
+}
