@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     BatchError, Event, Report,
     submission::{How, HowOver, Next, OnItsWay, Over},
+    tasks::Tasks,
 };
 use crate::{
     actor::Supervisor,
-    app::input::InputTask,
     domain::{
         batch::{self, Halt, HaltHow},
         event::RunEnd,
@@ -78,7 +78,7 @@ pub(in crate::app) trait Host {
 pub(in crate::app) struct Course<'a, H> {
     supervisor: &'a Supervisor,
     batch: BatchId,
-    tasks: &'a [InputTask],
+    tasks: &'a dyn Tasks,
     terms: Terms,
     host: H,
     report: Report,
@@ -104,7 +104,7 @@ impl<'a, H: Host> Course<'a, H> {
     pub(in crate::app) fn new(
         supervisor: &'a Supervisor,
         batch: BatchId,
-        tasks: &'a [InputTask],
+        tasks: &'a dyn Tasks,
         terms: Terms,
         settled: Vec<Outcome>,
         host: H,
@@ -148,7 +148,7 @@ impl<'a, H: Host> Course<'a, H> {
     async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
-            while !self.stopping
+            while !(self.stopping || self.cancel.is_cancelled())
                 && live.len() < self.host.room()
                 && let Some(next) = waiting.pop_front()
             {

@@ -165,7 +165,9 @@ impl Daemon {
 
     async fn submit_text(&self, batch: SubmitBatch, text: String) -> Result<Submitted, SubmitError> {
         let pieces: Vec<_> = text.as_bytes().chunks(1_001).map(|piece| Ok(piece.to_vec())).collect();
-        soon(self.batches.submit(batch, stream::iter(pieces))).await
+        let submission: futures_util::future::BoxFuture<'_, _> =
+            self.batches.submit(batch, stream::iter(pieces)).boxed();
+        soon(submission).await
     }
 
     /// The line with a workspace.
