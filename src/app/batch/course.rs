@@ -97,6 +97,8 @@ pub(in crate::app) struct Reached<H> {
     pub(in crate::app) host: H,
     /// A run stopped without an end: herder is stopping, or in no state to go on.
     pub(in crate::app) cut_short: bool,
+    /// Tasks that were settled though another attempt was to follow.
+    pub(in crate::app) given_up: usize,
 }
 
 impl<'a, H: Host> Course<'a, H> {
@@ -137,11 +139,12 @@ impl<'a, H: Host> Course<'a, H> {
     pub(in crate::app) async fn run(mut self, waiting: VecDeque<Next>) -> Result<Reached<H>, BatchError> {
         let left = self.drive(waiting).await?;
         self.report.unfinished += left;
+        let given_up = self.retrying.len();
         // Those that wait for another attempt will not get it now.
         for (over, end) in std::mem::take(&mut self.retrying).into_values() {
             self.settle(&over, &end).await?;
         }
-        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short })
+        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short, given_up })
     }
 
     /// Tells how many were never submitted.

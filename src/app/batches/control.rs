@@ -167,14 +167,15 @@ impl Batches {
         outcome: Outcome,
     ) -> Result<RunId, RequeueError> {
         let task = latest.task_id.as_deref().unwrap_or_default();
-        if work.driver.is_some() {
+        if let Some(driver) = &work.driver {
+            if driver.cancel.is_cancelled() {
+                return Err(RequeueError::Unsettled);
+            }
             let stands = entry.board().and_then(|board| board.find(task));
             let Some((place, Standing::Settled(..))) = stands else { return Err(RequeueError::Unsettled) };
             let (run, next) = self.submit_again(latest, place).await?;
-            if let Some(driver) = &work.driver {
-                // It takes in what it was told before it comes to its end.
-                let _ = driver.asks.send(Asked::Again(next, outcome));
-            }
+            // It takes in what it was told before it comes to its end.
+            let _ = driver.asks.send(Asked::Again(next, outcome));
             return Ok(run);
         }
         if work.record.state == BatchState::Open {

@@ -92,23 +92,23 @@ impl Batches {
                     return leave(&entry, &board, &mut work, Some(Told(&error).to_string()));
                 }
             };
-            let Reached { report, host, cut_short } = reached;
+            let Reached { report, host, cut_short, given_up } = reached;
             driving = host;
+            let is_kept_back = self.0.closing.is_cancelled() && report.unfinished + given_up > 0;
             let mut work = entry.work.lock().await;
             waiting = driving.asked_meanwhile();
             if waiting.is_empty() || cut_short {
-                return self.reached(&driving, &mut work, &report, cut_short).await;
+                let is_whole = !cut_short && (report.halted || !is_kept_back);
+                return self.reached(&driving, &mut work, &report, is_whole).await;
             }
         }
     }
 
     /// Puts on record that the batch has ended; if herder stopped before that, nothing is, and it goes on next time.
-    async fn reached(&self, driving: &Driving, work: &mut Work, report: &Report, cut_short: bool) {
+    async fn reached(&self, driving: &Driving, work: &mut Work, report: &Report, is_whole: bool) {
         let Driving { entry, board, left, .. } = driving;
-        let was_cancelled = work.record.state == BatchState::Cancelled;
         let is_closing = self.0.closing.is_cancelled();
-        let is_kept_back = is_closing && report.unfinished > 0 && !report.halted;
-        if cut_short || (!was_cancelled && (is_kept_back || left.is_some())) {
+        if !is_whole || (left.is_some() && work.record.state != BatchState::Cancelled) {
             let stopped =
                 || "herder stopped before the batch had ended; it goes on at the next start".to_owned();
             let error = left.clone().or_else(|| (!is_closing).then(stopped));

@@ -141,3 +141,19 @@ async fn a_settled_task_is_done_again_and_its_latest_attempt_is_the_result() {
         assert_eq!(daemon.attempts().await, ["a", "a", "a", "b"]);
     }
 }
+
+#[tokio::test]
+async fn a_task_of_a_cancelled_batch_is_done_again_and_nothing_else_of_it_starts() {
+    for disk in both() {
+        let daemon = Daemon::start(&disk).await;
+        let id = daemon.submit(at_once(1), &[quick("a"), held("b"), quick("c")]).await.unwrap().id;
+        daemon.gate.until_asked(1).await;
+        assert!(daemon.batches.cancel(id).await.unwrap());
+        assert_eq!(daemon.results(id).await, [result("a", 1, "done"), result("b", 1, "cancelled")]);
+        soon(daemon.batches.requeue(id, Which::Task("b".to_owned()))).await.unwrap();
+        daemon.gate.open.add_permits(1);
+        assert_eq!(sorted(daemon.results(id).await), [result("a", 1, "done"), result("b", 2, "done")]);
+        assert_eq!(daemon.ended(id).await.counts.waiting, 1);
+        assert_eq!(daemon.attempts().await, ["a", "b", "b"]);
+    }
+}
