@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     BatchError, Event, Report,
     submission::{How, HowOver, Next, OnItsWay, Over},
+    tasks::Tasks,
 };
 use crate::{
     actor::Supervisor,
-    app::input::InputTask,
     domain::{
         batch::{self, Halt, HaltHow},
         event::RunEnd,
@@ -78,7 +78,7 @@ pub(in crate::app) trait Host {
 pub(in crate::app) struct Course<'a, H> {
     supervisor: &'a Supervisor,
     batch: BatchId,
-    tasks: &'a [InputTask],
+    tasks: &'a dyn Tasks,
     terms: Terms,
     host: H,
     report: Report,
@@ -97,6 +97,8 @@ pub(in crate::app) struct Reached<H> {
     pub(in crate::app) host: H,
     /// A run stopped without an end: herder is stopping, or in no state to go on.
     pub(in crate::app) cut_short: bool,
+    /// Tasks that were settled though another attempt was to follow.
+    pub(in crate::app) given_up: usize,
 }
 
 impl<'a, H: Host> Course<'a, H> {
@@ -104,7 +106,7 @@ impl<'a, H: Host> Course<'a, H> {
     pub(in crate::app) fn new(
         supervisor: &'a Supervisor,
         batch: BatchId,
-        tasks: &'a [InputTask],
+        tasks: &'a dyn Tasks,
         terms: Terms,
         settled: Vec<Outcome>,
         host: H,
@@ -137,18 +139,19 @@ impl<'a, H: Host> Course<'a, H> {
     pub(in crate::app) async fn run(mut self, waiting: VecDeque<Next>) -> Result<Reached<H>, BatchError> {
         let left = self.drive(waiting).await?;
         self.report.unfinished += left;
+        let given_up = self.retrying.len();
         // Those that wait for another attempt will not get it now.
         for (over, end) in std::mem::take(&mut self.retrying).into_values() {
             self.settle(&over, &end).await?;
         }
-        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short })
+        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short, given_up })
     }
 
     /// Tells how many were never submitted.
     async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
-            while !self.stopping
+            while !(self.stopping || self.cancel.is_cancelled())
                 && live.len() < self.host.room()
                 && let Some(next) = waiting.pop_front()
             {

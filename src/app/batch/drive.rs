@@ -65,12 +65,12 @@ impl Batch {
         let mut plan = journal.plan(&tasks, &chosen, &options)?;
         let results = rebuild(&journal, &tasks, &chosen, &plan, &options, &stopper).await?;
         let clock = crate::clock::SystemClock;
-        let (batch, store) = (journal.batch, journal.state.store.clone());
+        let (batch, store, slice) = (journal.batch, journal.state.store.clone(), tasks.as_slice());
         for run in &plan.abandon {
             abandon(&*store, *run, &clock).await?;
         }
-        let is_changed = journal.history.is_of_a_changed_line();
-        submit_asked(&*store, batch, &tasks, &mut plan, is_changed, &clock).await?;
+        let is_changed = journal.history.is_of_a_changed_line(&slice);
+        submit_asked(&*store, batch, &slice, &mut plan, is_changed, &clock).await?;
         journal.record(&tasks, &chosen, &options, &clock).await?;
         let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
         let herder = Herder::start(config, journal.state, models).await?;
@@ -94,7 +94,7 @@ impl Batch {
     /// The results cannot be written any more, or the log has failed. What is of record stays so.
     pub async fn run(self, tell: impl FnMut(Event) + Send) -> Result<Report, BatchError> {
         let Self { herder, batch, tasks, plan, results, options, stopper, chosen } = self;
-        let supervisor = &herder.supervisor;
+        let (supervisor, slice) = (&herder.supervisor, tasks.as_slice());
         let interrupted = CancellationToken::new();
         let alone = Alone {
             herder: &herder,
@@ -108,11 +108,11 @@ impl Batch {
         };
         let settled = plan.settled.iter().map(|one| one.outcome).collect();
         let terms = Terms { retries: options.retries, halt: options.halt, chosen };
-        let course = Course::new(supervisor, batch, &tasks, terms, settled, alone);
+        let course = Course::new(supervisor, batch, &slice, terms, settled, alone);
         let draining =
             tokio::spawn(drain(supervisor.clone(), options.drain, stopper.clone(), interrupted.clone()));
         let reached = match supervisor.settle(plan.resume.iter().map(|one| one.run)).await {
-            Ok(()) => course.run(in_order(&plan, &tasks)).await,
+            Ok(()) => course.run(in_order(&plan, &slice)).await,
             Err(error) => Err(error.into()),
         };
         let report = match reached {

@@ -7,8 +7,9 @@ use std::{
     sync::Arc,
 };
 
+use super::tasks::Tasks;
 use crate::{
-    app::{input::InputTask, state},
+    app::state,
     clock::Clock,
     domain::{
         batch::{
@@ -58,13 +59,12 @@ impl History {
     /// Lines that changed, or are missing.
     pub(in crate::app) fn plan(
         &self,
-        tasks: &[InputTask],
+        tasks: &dyn Tasks,
         chosen: &[usize],
         (stale_lines, retry_failed, retries): (StaleLines, RetryFailed, u32),
     ) -> Result<Plan, Misfit> {
-        let mut wanted: Vec<Wanted> = tasks
-            .iter()
-            .map(|task| Wanted { id: task.id.clone(), hash: task.hash.clone(), selected: false })
+        let mut wanted: Vec<Wanted> = recorded(tasks)
+            .map(|TaskRecord { task_id, hash }| Wanted { id: task_id, hash, selected: false })
             .collect();
         for place in chosen {
             if let Some(task) = wanted.get_mut(*place) {
@@ -96,21 +96,21 @@ impl History {
     }
 
     /// What is to be put on record of these tasks. A line that changed stays stale until its task is chosen.
-    pub(in crate::app) fn changed(&self, tasks: &[InputTask], chosen: &[usize]) -> Vec<TaskRecord> {
+    pub(in crate::app) fn changed(&self, tasks: &dyn Tasks, chosen: &[usize]) -> Vec<TaskRecord> {
         let hashes = self.hashes();
         let chosen: BTreeSet<usize> = chosen.iter().copied().collect();
-        let is_changed = |(place, task): &(usize, &InputTask)| {
-            hashes.get(&*task.id).is_none_or(|hash| *hash != task.hash && chosen.contains(place))
+        let is_changed = |(place, task): &(usize, TaskRecord)| {
+            hashes.get(&*task.task_id).is_none_or(|hash| *hash != task.hash && chosen.contains(place))
         };
-        let changed = tasks.iter().enumerate().filter(is_changed);
-        changed.map(|(_, task)| TaskRecord { task_id: task.id.clone(), hash: task.hash.clone() }).collect()
+        recorded(tasks).enumerate().filter(is_changed).map(|(_, task)| task).collect()
     }
 
     /// Whether this start is for a line that is of record as another.
-    pub(in crate::app) fn is_of_a_changed_line(&self) -> impl Fn(&Start, &InputTask) -> bool {
+    pub(in crate::app) fn is_of_a_changed_line(&self, tasks: &dyn Tasks) -> impl Fn(&Start) -> bool {
         let hashes = self.hashes();
-        move |start, task| {
-            start.predecessor.is_some() && hashes.get(&*task.id).is_some_and(|hash| *hash != task.hash)
+        move |start| {
+            let known = tasks.id(start.task).and_then(|id| hashes.get(&**id).copied());
+            start.predecessor.is_some() && known.is_some() && known != tasks.hash(start.task)
         }
     }
 
@@ -123,6 +123,13 @@ impl History {
     pub(in crate::app) fn ids(&self) -> impl Iterator<Item = Arc<str>> {
         self.known.iter().map(|task| task.task_id.clone())
     }
+}
+
+fn recorded(tasks: &dyn Tasks) -> impl Iterator<Item = TaskRecord> {
+    (0..tasks.count()).filter_map(|place| {
+        let (id, hash) = (tasks.id(place)?, tasks.hash(place)?);
+        Some(TaskRecord { task_id: id.clone(), hash: hash.to_owned() })
+    })
 }
 
 /// Ends an open run that nothing works on: its task starts again as another attempt, or never will.
@@ -151,17 +158,18 @@ pub(in crate::app) async fn abandon(
 pub(in crate::app) async fn submit_asked(
     store: &dyn EventStore,
     batch: BatchId,
-    tasks: &[InputTask],
+    tasks: &dyn Tasks,
     plan: &mut Plan,
-    asked: impl Fn(&Start, &InputTask) -> bool,
+    asked: impl Fn(&Start) -> bool,
     clock: &dyn Clock,
 ) -> Result<(), StoreError> {
     let mut last = None;
     for start in std::mem::take(&mut plan.start) {
         let Start { task: place, attempt, predecessor, made } = start;
         let run = state::new_run();
-        let submitted = tasks.get(place).filter(|task| asked(&start, task)).and_then(|task| {
-            let spec = TaskSpec { batch: Some(batch), attempt, predecessor, ..task.spec.clone() };
+        let spec = if asked(&start) { tasks.spec(place) } else { None };
+        let submitted = spec.and_then(|spec| {
+            let spec = TaskSpec { batch: Some(batch), attempt, predecessor, ..spec };
             Run::new(run).decide(Input::Submit(Arc::new(spec)), clock.now()).ok()
         });
         match submitted {

@@ -123,7 +123,7 @@ impl Journal {
     /// Lines that changed, or are missing.
     pub fn plan(&self, tasks: &[InputTask], chosen: &[usize], options: &Options) -> Result<Plan, BatchError> {
         let terms = (options.stale_lines, options.retry_failed, options.retries);
-        let plan = self.history.plan(tasks, chosen, terms);
+        let plan = self.history.plan(&tasks, chosen, terms);
         plan.map_err(|source| BatchError::Misfit { journal: self.name.clone(), source })
     }
 
@@ -140,7 +140,7 @@ impl Journal {
         clock: &dyn Clock,
     ) -> Result<(), BatchError> {
         let store = &self.state.store;
-        let changed = self.history.changed(tasks, chosen);
+        let changed = self.history.changed(&tasks, chosen);
         if !self.is_new && changed.is_empty() {
             return Ok(());
         }

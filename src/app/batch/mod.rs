@@ -24,6 +24,7 @@ mod rebuild;
 mod results;
 mod stopper;
 mod submission;
+mod tasks;
 
 pub(in crate::app) use course::{Asked, Course, Host, Reached, Terms};
 pub use drive::Batch;
@@ -32,6 +33,7 @@ pub use journal::{Journal, beside};
 pub use line::ResultLine;
 pub use stopper::{Stop, Stopper};
 pub(in crate::app) use submission::{How, Next, Over, in_order};
+pub(in crate::app) use tasks::Tasks;
 
 /// How a batch is run.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@ use std::{cmp::Reverse, collections::VecDeque, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
+use super::tasks::Tasks;
 use crate::{
     actor::{
         Supervisor,
         supervisor::{SubmitError, Submitted},
     },
-    app::{input::InputTask, state},
+    app::state,
     domain::{
         batch::Plan,
         event::RunEnd,
@@ -58,7 +59,7 @@ pub(in crate::app) enum HowOver {
 
 /// By priority, and of one priority interrupted runs first. The supervisor knows priorities too, but only of what has
 /// been submitted.
-pub(in crate::app) fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Next> {
+pub(in crate::app) fn in_order(plan: &Plan, tasks: &dyn Tasks) -> VecDeque<Next> {
     let resume = plan.resume.iter().map(|one| Next {
         task: one.task,
         attempt: one.attempt,
@@ -72,7 +73,7 @@ pub(in crate::app) fn in_order(plan: &Plan, tasks: &[InputTask]) -> VecDeque<Nex
         how: How::Start(one.predecessor),
     });
     let mut order: Vec<Next> = resume.chain(start).collect();
-    order.sort_by_key(|next| Reverse(tasks.get(next.task).map(|task| task.spec.priority)));
+    order.sort_by_key(|next| Reverse(tasks.priority(next.task)));
     order.into()
 }
 
@@ -87,16 +88,16 @@ pub(super) struct OnItsWay {
 }
 
 impl OnItsWay {
-    pub(super) fn submit(supervisor: &Supervisor, batch: BatchId, tasks: &[InputTask], next: Next) -> Self {
+    pub(super) fn submit(supervisor: &Supervisor, batch: BatchId, tasks: &dyn Tasks, next: Next) -> Self {
         let Next { task, attempt, made, how } = next;
         let (run, submitted) = match how {
             How::Resume(run) => (run, None),
             How::Await(submitted) => (submitted.run, Some(Ok(submitted))),
             How::Start(predecessor) => {
                 let run = state::new_run();
-                let spec = tasks.get(task).map(|task| {
-                    Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..task.spec.clone() })
-                });
+                let spec = tasks
+                    .spec(task)
+                    .map(|spec| Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..spec }));
                 (run, spec.map(|spec| supervisor.submit_soon(run, spec)))
             }
         };

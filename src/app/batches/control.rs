@@ -5,7 +5,7 @@ use std::{collections::VecDeque, num::NonZeroUsize, sync::Arc};
 use super::{
     Batches, ControlError, NoSuchBatch,
     board::Standing,
-    entry::{Entry, Work, in_full},
+    entry::{Entry, Work},
     record::Record,
     status::BatchState,
     undisturbed,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     actor::supervisor,
     app::{
-        batch::{Asked, History, How, Next},
+        batch::{Asked, History, How, Next, Tasks},
         state,
     },
     domain::{
@@ -24,6 +24,7 @@ use crate::{
         task::TaskSpec,
     },
     store::{RunFilter, RunRecord, StoreError},
+    tool::workspace::Told,
 };
 
 /// Which task is meant.
@@ -71,9 +72,9 @@ impl Batches {
             let record = Record { state: BatchState::Cancelled, summary: None, ..work.record.clone() };
             entry.write(store, &mut work, record, Vec::new()).await?;
             if let Some(driver) = &work.driver {
-                driver.cancel.cancel();
                 // One that has just come to its end has nothing to stop.
                 let _ = driver.asks.send(Asked::Stop);
+                driver.cancel.cancel();
             } else {
                 let open = RunFilter { batch: Some(id), ended: Some(false), ..RunFilter::default() };
                 let open = store.runs(open).await?.into_iter().map(|record| record.run).collect();
@@ -166,27 +167,32 @@ impl Batches {
         outcome: Outcome,
     ) -> Result<RunId, RequeueError> {
         let task = latest.task_id.as_deref().unwrap_or_default();
-        if work.driver.is_some() {
+        if let Some(driver) = &work.driver {
+            if driver.cancel.is_cancelled() {
+                return Err(RequeueError::Unsettled);
+            }
             let stands = entry.board().and_then(|board| board.find(task));
             let Some((place, Standing::Settled(..))) = stands else { return Err(RequeueError::Unsettled) };
             let (run, next) = self.submit_again(latest, place).await?;
-            if let Some(driver) = &work.driver {
-                // It takes in what it was told before it comes to its end.
-                let _ = driver.asks.send(Asked::Again(next, outcome));
-            }
+            // It takes in what it was told before it comes to its end.
+            let _ = driver.asks.send(Asked::Again(next, outcome));
             return Ok(run);
         }
         if work.record.state == BatchState::Open {
             let error = entry.status.borrow().error.clone();
             return Err(RequeueError::Unable(error.unwrap_or_default()));
         }
-        let unable = |error| RequeueError::Unable(in_full(error));
+        let unable = |error| RequeueError::Unable(Told(&error).to_string());
         let tasks = self.input_of(entry, work).await.map_err(unable)?;
         let history = History::read(&*self.0.store, entry.id).await?;
-        let everything: Vec<usize> = (0..tasks.len()).collect();
+        let everything: Vec<usize> = (0..tasks.count()).collect();
         let plan = history.plan(&tasks, &everything, (StaleLines::Restart, RetryFailed::None, 0));
         let plan: Plan = plan.map_err(|error| RequeueError::Unable(error.to_string()))?;
-        let place = tasks.iter().position(|one| &*one.id == task).ok_or(RequeueError::NoSuchTask)?;
+        let place = everything
+            .iter()
+            .copied()
+            .find(|place| tasks.id(*place).is_some_and(|id| &**id == task))
+            .ok_or(RequeueError::NoSuchTask)?;
         let record =
             Record { state: BatchState::Open, starts_nothing: true, summary: None, ..work.record.clone() };
         entry.write(&*self.0.store, work, record, Vec::new()).await?;

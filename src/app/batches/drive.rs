@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Batches,
     board::{Board, Closed, Standing},
-    entry::{Driver, Entry, Work, in_full},
+    entry::{Driver, Entry, Work},
+    lines::Lines,
     record::Summary,
     status::BatchState,
 };
 use crate::{
-    app::{
-        batch::{Asked, BatchError, Course, Event, History, Host, How, Next, Over, Reached, Report, Terms},
-        input::InputTask,
+    app::batch::{
+        Asked, BatchError, Course, Event, History, Host, How, Next, Over, Reached, Report, Tasks, Terms,
     },
     domain::{
         batch::{HaltHow, Plan},
@@ -27,6 +27,7 @@ use crate::{
         usage::Usage,
     },
     store::StoreError,
+    tool::workspace::Told,
 };
 
 /// Who has it run: the daemon, which shares its supervisor among many.
@@ -47,7 +48,7 @@ impl Batches {
         &self,
         entry: &Arc<Entry>,
         work: &mut Work,
-        tasks: Vec<InputTask>,
+        tasks: Lines,
         history: &History,
         plan: &Plan,
         waiting: VecDeque<Next>,
@@ -55,14 +56,14 @@ impl Batches {
         let going_on: BTreeSet<usize> =
             plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
         entry.status.send_modify(|status| (status.halted, status.error) = (false, None));
-        let ids = tasks.iter().map(|task| task.id.clone());
+        let ids = (0..tasks.count()).filter_map(|place| tasks.id(place).cloned());
         let board = Arc::new(Board::new(entry.status.clone(), ids, history, &going_on));
         entry.set_board(Some(board.clone()));
         // Whoever asks waits for an answer, or asks for something that is told once.
         let (tell, asks) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         work.driver = Some(Driver { asks: tell, cancel: cancel.clone() });
-        let terms = Terms { retries: work.record.retries, halt: work.record.halt, chosen: tasks.len() };
+        let terms = Terms { retries: work.record.retries, halt: work.record.halt, chosen: tasks.count() };
         let driving = Driving {
             entry: entry.clone(),
             board,
@@ -75,13 +76,7 @@ impl Batches {
         self.0.drivers.spawn(self.clone().drive(driving, tasks, terms, waiting));
     }
 
-    async fn drive(
-        self,
-        mut driving: Driving,
-        tasks: Vec<InputTask>,
-        terms: Terms,
-        mut waiting: VecDeque<Next>,
-    ) {
+    async fn drive(self, mut driving: Driving, tasks: Lines, terms: Terms, mut waiting: VecDeque<Next>) {
         let (entry, board, cancel) = (driving.entry.clone(), driving.board.clone(), driving.cancel.clone());
         loop {
             for next in waiting.iter().filter(|next| matches!(next.how, How::Await(_))) {
@@ -94,33 +89,33 @@ impl Batches {
                 Ok(reached) => reached,
                 Err(error) => {
                     let mut work = entry.work.lock().await;
-                    return leave(&entry, &board, &mut work, Some(in_full(error)));
+                    return leave(&entry, &board, &mut work, Some(Told(&error).to_string()));
                 }
             };
-            let Reached { report, host, cut_short } = reached;
+            let Reached { report, host, cut_short, given_up } = reached;
             driving = host;
+            let is_kept_back = self.0.closing.is_cancelled() && report.unfinished + given_up > 0;
             let mut work = entry.work.lock().await;
             waiting = driving.asked_meanwhile();
             if waiting.is_empty() || cut_short {
-                return self.reached(&driving, &mut work, &report, cut_short).await;
+                let is_whole = !cut_short && (report.halted || !is_kept_back);
+                return self.reached(&driving, &mut work, &report, is_whole).await;
             }
         }
     }
 
     /// Puts on record that the batch has ended; if herder stopped before that, nothing is, and it goes on next time.
-    async fn reached(&self, driving: &Driving, work: &mut Work, report: &Report, cut_short: bool) {
+    async fn reached(&self, driving: &Driving, work: &mut Work, report: &Report, is_whole: bool) {
         let Driving { entry, board, left, .. } = driving;
-        let was_cancelled = work.record.state == BatchState::Cancelled;
         let is_closing = self.0.closing.is_cancelled();
-        let is_kept_back = is_closing && report.unfinished > 0 && !report.halted;
-        if cut_short || (!was_cancelled && (is_kept_back || left.is_some())) {
+        if !is_whole || (left.is_some() && work.record.state != BatchState::Cancelled) {
             let stopped =
                 || "herder stopped before the batch had ended; it goes on at the next start".to_owned();
             let error = left.clone().or_else(|| (!is_closing).then(stopped));
             return leave(entry, board, work, error);
         }
         if let Err(error) = self.end(entry, work, report.halted).await {
-            return leave(entry, board, work, Some(in_full(error)));
+            return leave(entry, board, work, Some(Told(&error).to_string()));
         }
         work.driver = None;
         board.close(Closed::Complete);
@@ -189,7 +184,7 @@ impl Host for Driving {
             (Some(task), Event::Retrying(_, usage, _)) => self.board.put(task, Standing::Retrying, usage),
             (Some(task), Event::Left(run, why)) => {
                 self.board.put(task, Standing::Left, Usage::default());
-                let why = format!("run {run} cannot go on: {}", in_full(why));
+                let why = format!("run {run} cannot go on: {}", Told(&why));
                 self.left.get_or_insert(why);
             }
             // A settled task is told of once it is ready to be shown.

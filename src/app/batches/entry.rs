@@ -121,8 +121,3 @@ impl Entry {
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = board;
     }
 }
-
-/// An error with all that caused it.
-pub(super) fn in_full(error: impl std::error::Error + Send + Sync + 'static) -> String {
-    format!("{:#}", anyhow::Error::new(error))
-}

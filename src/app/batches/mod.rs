@@ -27,6 +27,7 @@ mod board;
 mod control;
 mod drive;
 mod entry;
+mod lines;
 mod record;
 mod recover;
 mod results;

@@ -11,20 +11,19 @@ use tokio::sync::OwnedMutexGuard;
 use super::{
     Batches,
     board::{Board, Closed},
-    entry::{Entry, Work, in_full},
-    spool::{self, ReadError},
+    entry::{Entry, Work},
+    lines::{Lines, ReadError},
+    spool,
     status::BatchState,
 };
 use crate::{
-    app::{
-        batch::{History, abandon, in_order},
-        input::InputTask,
-    },
+    app::batch::{History, Tasks, abandon, in_order},
     domain::{
         batch::{Misfit, RetryFailed, StaleLines},
         id::{BatchId, RunId},
     },
     store::{RunFilter, StoreError},
+    tool::workspace::Told,
 };
 
 /// What was found on record.
@@ -106,7 +105,7 @@ impl Batches {
 
     async fn take_up(self, entry: Arc<Entry>, mut work: OwnedMutexGuard<Work>) {
         if let Err(error) = self.try_to_take_up(&entry, &mut work).await {
-            entry.fail(in_full(error));
+            entry.fail(Told(&error).to_string());
         }
     }
 
@@ -117,7 +116,7 @@ impl Batches {
         board.close(Closed::Unfinished);
         entry.set_board(Some(Arc::new(board)));
         let tasks = self.input_of(entry, work).await?;
-        let everything: Vec<usize> = (0..tasks.len()).collect();
+        let everything: Vec<usize> = (0..tasks.count()).collect();
         let terms = (StaleLines::Refuse, RetryFailed::None, work.record.retries);
         let mut plan = history.plan(&tasks, &everything, terms)?;
         if work.record.starts_nothing {
@@ -129,14 +128,14 @@ impl Batches {
     }
 
     /// The input of a batch, as it was submitted.
-    pub(super) async fn input_of(&self, entry: &Entry, work: &Work) -> Result<Vec<InputTask>, ReadError> {
+    pub(super) async fn input_of(&self, entry: &Entry, work: &Work) -> Result<Lines, ReadError> {
         let path = spool::path(&self.0.folder, entry.id, &work.record.digest);
         self.read(path, work.record.digest.clone(), work.record.labels.clone()).await
     }
 
     async fn end_the_rest(self, entry: Arc<Entry>, mut work: OwnedMutexGuard<Work>, open: Vec<RunId>) {
         if let Err(error) = self.try_to_end_the_rest(&entry, &mut work, open).await {
-            entry.fail(in_full(error));
+            entry.fail(Told(&error).to_string());
         }
     }
 

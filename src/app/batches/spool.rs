@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsString,
     fs::{DirBuilder, File, Permissions},
-    io::{self, BufReader, Read, Write},
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -16,10 +16,7 @@ use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use crate::{
-    app::input::{InputError, InputTask, Rules, Source, read_from},
-    domain::id::BatchId,
-};
+use crate::domain::id::BatchId;
 
 /// Bytes that are gathered before they are written: small pieces do not cost a write each.
 const PIECE: usize = 256 << 10;
@@ -35,21 +32,6 @@ pub enum SpoolError {
         #[source]
         source: io::Error,
     },
-}
-
-/// Why an input on disk is of no use.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    #[error("{}: cannot be read", path.display())]
-    Open {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{}: is not the input that was submitted; submit it again under the same key", path.display())]
-    Damaged { path: PathBuf },
-    #[error(transparent)]
-    Input(#[from] InputError),
 }
 
 /// An input that has arrived. It goes with this value unless it is kept.
@@ -121,32 +103,6 @@ impl Arriving {
     }
 }
 
-/// Reads the tasks of an input, which must be the one of this digest.
-pub(super) fn read(path: &Path, digest: &str, rules: Rules<'_>) -> Result<Vec<InputTask>, ReadError> {
-    let file = File::open(path).map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
-    let mut input = Digesting { file, digest: Sha256::new() };
-    let tasks = read_from(BufReader::new(&mut input), &Source::Submission, rules);
-    // What is not as it was submitted is told as that, and not by the mistakes that it now has.
-    if matches!(tasks, Err(InputError::Read { .. })) || hex(input.digest) == digest {
-        Ok(tasks?)
-    } else {
-        Err(ReadError::Damaged { path: path.to_owned() })
-    }
-}
-
-struct Digesting {
-    file: File,
-    digest: Sha256,
-}
-
-impl Read for Digesting {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.digest.update(&buffer[..count]);
-        Ok(count)
-    }
-}
-
 /// Removes what no batch names: inputs that were under way when herder stopped, and those that others replaced.
 pub(super) fn sweep(folder: &Path, named: &BTreeSet<OsString>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
@@ -162,6 +118,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-fn hex(digest: Sha256) -> String {
+pub(super) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

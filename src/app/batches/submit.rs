@@ -1,26 +1,23 @@
 //! Taking a batch on: all of its input is checked, then all that is needed to go on with it is put on disk.
 
-use std::{collections::BTreeMap, io, num::NonZeroUsize, sync::Arc};
+use std::{collections::BTreeMap, io, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use futures_util::Stream;
 use uuid::Uuid;
 
 use super::{
     Batches, SubmitError,
-    entry::{Entry, Work, in_full},
+    entry::{Entry, Work},
+    lines::{Book, Lines, ReadError},
     record::Record,
-    spool::{self, ReadError, Spooled},
+    spool::{self, SpoolError, Spooled},
     status::BatchState,
     undisturbed,
 };
 use crate::{
-    app::{
-        batch::{History, abandon, in_order, submit_asked},
-        input::{InputTask, Rules},
-    },
-    config::Defaults,
+    app::batch::{History, Tasks, abandon, in_order, submit_asked},
     domain::{
-        batch::{Halt, Plan, RetryFailed, StaleLines},
+        batch::{Halt, Plan, RetryFailed, StaleLines, Start},
         id::BatchId,
     },
 };
@@ -91,15 +88,12 @@ impl Batches {
         }
         let (path, digest) = (spooled.path().to_owned(), spooled.digest.clone());
         let tasks = match self.read(path, digest, batch.options.labels.clone()).await {
-            Ok(tasks) if tasks.is_empty() => return Err(SubmitError::Empty),
+            Ok(tasks) if tasks.count() == 0 => return Err(SubmitError::Empty),
             Ok(tasks) => tasks,
             Err(ReadError::Input(error)) => return Err(error.into()),
-            Err(ReadError::Open { path, source }) => {
-                return Err(spool::SpoolError::Disk { path, source }.into());
-            }
-            Err(error @ ReadError::Damaged { .. }) => {
-                let source = io::Error::other(error);
-                return Err(spool::SpoolError::Disk { path: self.0.folder.clone(), source }.into());
+            Err(error @ (ReadError::Open { .. } | ReadError::Damaged { .. })) => {
+                let (path, source) = (self.0.folder.clone(), io::Error::other(error));
+                return Err(SpoolError::Disk { path, source }.into());
             }
         };
         let batches = self.clone();
@@ -123,24 +117,14 @@ impl Batches {
     /// Reads and checks an input; `labels` go before those of the configuration.
     pub(super) async fn read(
         &self,
-        path: std::path::PathBuf,
+        path: PathBuf,
         digest: String,
         labels: BTreeMap<String, String>,
-    ) -> Result<Vec<InputTask>, ReadError> {
-        let (config, services) = (self.config(), self.0.supervisor.services().clone());
-        let add_model = self.0.add_model.clone();
+    ) -> Result<Lines, ReadError> {
+        let book =
+            Book::new(self.config(), self.0.supervisor.services().clone(), self.0.add_model.clone(), labels);
         let at = path.clone();
-        let read = move || {
-            let mut defaults: Defaults = config.defaults.clone();
-            defaults.labels.extend(labels);
-            let model = |name: &str| {
-                config.check_model(name)?;
-                add_model(&config, name).map_err(in_full)
-            };
-            let tool = |name: &str| crate::app::input::known_tool(&services.toolbox, name);
-            spool::read(&path, &digest, Rules { defaults: &defaults, model: &model, tool: &tool })
-        };
-        let read = tokio::task::spawn_blocking(read).await;
+        let read = tokio::task::spawn_blocking(move || Lines::read(&path, &digest, book)).await;
         read.unwrap_or_else(|error| Err(ReadError::Open { path: at, source: io::Error::other(error) }))
     }
 
@@ -148,7 +132,7 @@ impl Batches {
         &self,
         batch: SubmitBatch,
         spooled: Spooled,
-        tasks: Vec<InputTask>,
+        tasks: Lines,
     ) -> Result<Submitted, SubmitError> {
         let mut keys = self.0.keys.lock().await;
         if self.0.closing.is_cancelled() {
@@ -170,7 +154,7 @@ impl Batches {
         if let Some(key) = key {
             keys.insert(key, id);
         }
-        let count = tasks.len();
+        let count = tasks.count();
         let everything: Vec<usize> = (0..count).collect();
         let terms = (StaleLines::Refuse, RetryFailed::None, 0);
         let plan =
@@ -202,12 +186,12 @@ impl Batches {
         entry: Arc<Entry>,
         batch: SubmitBatch,
         spooled: Spooled,
-        tasks: Vec<InputTask>,
+        tasks: Lines,
     ) -> Result<Submitted, SubmitError> {
         let id = entry.id;
         let mut work = entry.work.lock().await;
         let is_same = work.record.digest == spooled.digest;
-        let (count, everything) = (tasks.len(), (0..tasks.len()).collect::<Vec<_>>());
+        let (count, everything) = (tasks.count(), (0..tasks.count()).collect::<Vec<_>>());
         let unchanged = Submitted { id, changed: false, tasks: count };
         let BatchOptions { retry_failed, stale_lines, retries, .. } = batch.options;
         let is_at_rest = work.driver.is_none();
@@ -229,9 +213,11 @@ impl Batches {
         for run in &plan.abandon {
             abandon(store, *run, &*self.0.clock).await?;
         }
-        let is_changed = history.is_of_a_changed_line();
-        let is_asked = |start: &_, task: &_| is_changed(start, task) || is_asked_by_a_person(start);
-        submit_asked(store, id, &tasks, &mut plan, is_asked, &*self.0.clock).await?;
+        {
+            let is_changed = history.is_of_a_changed_line(&tasks);
+            let is_asked = |start: &Start| is_changed(start) || is_asked_by_a_person(start);
+            submit_asked(store, id, &tasks, &mut plan, is_asked, &*self.0.clock).await?;
+        }
         if let Some(name) = batch.name.clone() {
             work.name = name;
         }
@@ -254,10 +240,10 @@ impl Batches {
         work: &mut Work,
         record: Record,
         spooled: Spooled,
-        tasks: &[InputTask],
+        tasks: &Lines,
         history: &History,
     ) -> Result<(), SubmitError> {
-        let everything: Vec<usize> = (0..tasks.len()).collect();
+        let everything: Vec<usize> = (0..tasks.count()).collect();
         spooled.keep(self.0.folder.clone(), entry.id).await?;
         entry.write(&*self.0.store, work, record, history.changed(tasks, &everything)).await?;
         Ok(())
@@ -265,6 +251,6 @@ impl Batches {
 }
 
 /// Another attempt at an ended task that does not follow by itself: whoever asked for it has been told that it will be.
-fn is_asked_by_a_person(start: &crate::domain::batch::Start) -> bool {
+fn is_asked_by_a_person(start: &Start) -> bool {
     start.predecessor.is_some() && start.made == 0
 }

@@ -148,12 +148,35 @@ pub fn read(source: &Source, rules: Rules<'_>) -> Result<Vec<InputTask>, InputEr
 /// # Errors
 /// As [`read`].
 pub fn read_from(
-    mut input: impl BufRead,
+    input: impl BufRead,
     source: &Source,
     rules: Rules<'_>,
 ) -> Result<Vec<InputTask>, InputError> {
+    let mut tasks = Vec::new();
+    read_each(input, source, rules, |task, _| tasks.push(task))?;
+    Ok(tasks)
+}
+
+/// Where a line lies in its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub at: u64,
+    pub bytes: usize,
+}
+
+/// Hands over each task as it is read. They are of use only if all are without mistakes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_each(
+    mut input: impl BufRead,
+    source: &Source,
+    rules: Rules<'_>,
+    mut take: impl FnMut(InputTask, Span),
+) -> Result<(), InputError> {
     let mut reader = Reader::new(source, rules);
     let mut bytes = Vec::new();
+    let mut at = 0;
     let failed = |error| InputError::Read { source_name: source.to_string(), source: error };
     for number in 1.. {
         bytes.clear();
@@ -169,7 +192,10 @@ pub fn read_from(
             }
             continue;
         }
-        reader.line(number, &bytes);
+        if let Some(task) = reader.line(number, &bytes) {
+            take(task, Span { at, bytes: length });
+        }
+        at += length as u64;
     }
     reader.finish()
 }
@@ -198,10 +224,26 @@ pub fn one(text: &[u8], rules: Rules<'_>) -> Result<TaskSpec, InputError> {
 /// What stands for the number of a line where there is but one.
 const UNNUMBERED: usize = 0;
 
+/// Reads the task of one line again.
+///
+/// # Errors
+/// What is wrong with it by now.
+pub fn read_line(
+    number: usize,
+    bytes: &[u8],
+    source: &Source,
+    rules: Rules<'_>,
+) -> Result<InputTask, InputError> {
+    let mut reader = Reader::new(source, rules);
+    let task = reader.line(number, bytes);
+    reader.finish()?;
+    let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    task.ok_or_else(|| InputError::Read { source_name: source.to_string(), source: gone() })
+}
+
 struct Reader<'a> {
     source: &'a Source,
     completer: Completer<'a>,
-    tasks: Vec<InputTask>,
     lines_of_ids: BTreeMap<Arc<str>, usize>,
     told: Vec<String>,
     more: usize,
@@ -212,16 +254,15 @@ impl<'a> Reader<'a> {
         Self {
             source,
             completer: Completer::new(rules, source.folder()),
-            tasks: Vec::new(),
             lines_of_ids: BTreeMap::new(),
             told: Vec::new(),
             more: 0,
         }
     }
 
-    fn finish(self) -> Result<Vec<InputTask>, InputError> {
+    fn finish(self) -> Result<(), InputError> {
         if self.told.is_empty() {
-            Ok(self.tasks)
+            Ok(())
         } else {
             Err(InputError::Mistakes { told: self.told, more: self.more })
         }
@@ -243,27 +284,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn line(&mut self, number: usize, bytes: &[u8]) {
+    fn line(&mut self, number: usize, bytes: &[u8]) -> Option<InputTask> {
         let bytes = if number == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.trim(),
             Err(error) => {
                 let at = error.valid_up_to() + 1;
                 let what = format!("not UTF-8 at byte {at} of the line; save the input as UTF-8");
-                return self.refuse(number, &LineError { field: String::new(), what });
+                self.refuse(number, &LineError { field: String::new(), what });
+                return None;
             }
         };
         if text.is_empty() {
-            return;
+            return None;
         }
         let text = crate::domain::text::repair_surrogates(text);
         match TaskLine::parse(&text, number) {
             Ok(line) => self.task(number, &text, line),
-            Err(mistakes) => mistakes.iter().for_each(|mistake| self.refuse(number, mistake)),
+            Err(mistakes) => {
+                mistakes.iter().for_each(|mistake| self.refuse(number, mistake));
+                None
+            }
         }
     }
 
-    fn task(&mut self, number: usize, text: &str, line: TaskLine) {
+    fn task(&mut self, number: usize, text: &str, line: TaskLine) -> Option<InputTask> {
         let id = line.id.clone();
         if let Some(first) = self.lines_of_ids.get(&id) {
             let what = format!("{id:?} is the id of line {first} too; give each task an id of its own");
@@ -272,7 +317,7 @@ impl<'a> Reader<'a> {
             self.lines_of_ids.insert(id.clone(), number);
         }
         match self.completer.complete(line) {
-            Ok(spec) => self.tasks.push(InputTask { line: number, id, hash: hash(text), spec }),
+            Ok(spec) => Some(InputTask { line: number, id, hash: hash(text), spec }),
             Err(faults) => {
                 for fault in &faults {
                     match fault {
@@ -280,6 +325,7 @@ impl<'a> Reader<'a> {
                         Fault::Default(mistake) => self.refuse_default(mistake),
                     }
                 }
+                None
             }
         }
     }

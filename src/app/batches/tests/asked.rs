@@ -69,26 +69,16 @@ async fn a_batch_gives_up_when_too_many_tasks_fail() {
         let daemon = Daemon::start(&Disk::in_memory()).await;
         let mut batch = at_once(2);
         batch.options.halt = halt.parse::<Halt>().ok();
-        let mut slow = barred("b");
-        slow["model"] = json!(GATED);
-        let id = daemon.submit(batch, &[slow, held("a"), quick("c"), quick("d")]).await.unwrap().id;
-        daemon.gate.until_asked(2).await;
-        // Permits go to whoever asked first, which may be either.
-        daemon.gate.open.add_permits(1);
-        let status = daemon.until(id, |status| !status.counts.settled.is_empty()).await;
-        let is_first = status.counts.settled.contains_key("provider_error");
-        if !is_first || last == "done" {
+        let lines = [held("a"), barred("b"), quick("c"), quick("d")];
+        let id = daemon.submit(batch, &lines).await.unwrap().id;
+        daemon.until(id, |status| status.halted).await;
+        if last == "done" {
             daemon.gate.open.add_permits(1);
         }
+        assert_eq!(daemon.results(id).await, [result("b", 1, "provider_error"), result("a", 1, last)]);
         let status = daemon.ended(id).await;
-        assert!(status.halted, "{status:?}");
-        assert_eq!(status.state, BatchState::Ended);
-        let results = daemon.results(id).await;
-        assert!(results.contains(&result("b", 1, "provider_error")), "{results:?}");
-        if is_first {
-            assert!(results.contains(&result("a", 1, last)), "{results:?}");
-            assert_eq!(status.counts.waiting, 2);
-        }
+        assert_eq!((status.state, status.halted, status.counts.waiting), (BatchState::Ended, true, 2));
+        assert_eq!(daemon.attempts().await, ["a", "b"]);
     }
 }
 
@@ -149,5 +139,21 @@ async fn a_settled_task_is_done_again_and_its_latest_attempt_is_the_result() {
         let status = daemon.ended(id).await;
         assert_eq!(status.counts.settled.values().sum::<usize>(), 2);
         assert_eq!(daemon.attempts().await, ["a", "a", "a", "b"]);
+    }
+}
+
+#[tokio::test]
+async fn a_task_of_a_cancelled_batch_is_done_again_and_nothing_else_of_it_starts() {
+    for disk in both() {
+        let daemon = Daemon::start(&disk).await;
+        let id = daemon.submit(at_once(1), &[quick("a"), held("b"), quick("c")]).await.unwrap().id;
+        daemon.gate.until_asked(1).await;
+        assert!(daemon.batches.cancel(id).await.unwrap());
+        assert_eq!(daemon.results(id).await, [result("a", 1, "done"), result("b", 1, "cancelled")]);
+        soon(daemon.batches.requeue(id, Which::Task("b".to_owned()))).await.unwrap();
+        daemon.gate.open.add_permits(1);
+        assert_eq!(sorted(daemon.results(id).await), [result("a", 1, "done"), result("b", 2, "done")]);
+        assert_eq!(daemon.ended(id).await.counts.waiting, 1);
+        assert_eq!(daemon.attempts().await, ["a", "b", "b"]);
     }
 }

@@ -149,3 +149,23 @@ fn a_batch_that_was_cancelled_just_before_a_kill_is_ended_at_the_next_start() {
         assert_eq!(daemon.attempts().await, ["a"]);
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_another_attempt_when_herder_stops_has_it_in_the_next_life() {
+    let disk = Disk::in_memory();
+    let daemon = Daemon::start(&disk).await;
+    let down = json!({ "fault": { "status": 503 } });
+    let task = json!({ "id": "a", "task": "t", "script": [down, down, down, down, down] });
+    let mut batch = SubmitBatch::default();
+    batch.options.retries = 1;
+    let id = daemon.submit(batch, &[task]).await.unwrap().id;
+    daemon.until(id, |status| status.counts.in_flight == 1).await;
+    daemon.until(id, |status| status.counts.in_flight == 0).await;
+    daemon.batches.close();
+    daemon.supervisor.drain(Duration::ZERO).await;
+    soon(daemon.batches.closed()).await;
+    assert_eq!(daemon.batches.get(id).await.unwrap().state, BatchState::Open);
+    let daemon = Daemon::start(&disk).await;
+    assert_eq!(daemon.results(id).await, [result("a", 2, "provider_error")]);
+    assert_eq!(daemon.attempts().await, ["a", "a"]);
+}

@@ -151,6 +151,7 @@ impl Daemon {
             folder: disk.folder.path().join("batches"),
             config: Arc::new(load(&Sources::default()).unwrap().0),
             clock: Arc::new(SystemClock),
+            add_model: Arc::new(|_, _| Ok(())),
         })
         .unwrap();
         let recovered = soon(batches.recover()).await.unwrap();
@@ -165,7 +166,9 @@ impl Daemon {
 
     async fn submit_text(&self, batch: SubmitBatch, text: String) -> Result<Submitted, SubmitError> {
         let pieces: Vec<_> = text.as_bytes().chunks(1_001).map(|piece| Ok(piece.to_vec())).collect();
-        soon(self.batches.submit(batch, stream::iter(pieces))).await
+        let submission: futures_util::future::BoxFuture<'_, _> =
+            self.batches.submit(batch, stream::iter(pieces)).boxed();
+        soon(submission).await
     }
 
     /// The line with a workspace.
