@@ -12,7 +12,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::{entry::in_full, spool::hex};
+use super::spool::hex;
 use crate::{
     actor::Services,
     app::{
@@ -78,7 +78,7 @@ impl Book {
     fn lend<T>(&self, work: impl FnOnce(Rules<'_>) -> T) -> T {
         let model = |name: &str| {
             self.config.check_model(name)?;
-            (self.add_model)(&self.config, name).map_err(in_full)
+            (self.add_model)(&self.config, name).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
         };
         let tool = |name: &str| known_tool(&self.services.toolbox, name);
         work(Rules { defaults: &self.defaults, model: &model, tool: &tool })

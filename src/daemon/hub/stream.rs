@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{
         event::{Envelope, Event},
-        id::{BatchId, Pos, RunId, Seq},
+        id::{Pos, RunId, Seq},
     },
     store::{RunFilter, StoreError},
 };
@@ -234,14 +234,14 @@ impl EventStream {
     }
 
     fn admits(&mut self, envelope: &Envelope) -> bool {
-        if let (Event::Submitted(spec), Some(_)) = (&envelope.fact.event, self.filter.batch)
-            && spec.batch == self.filter.batch
+        let Filter { batch, runs, kinds } = &self.filter;
+        if let Event::Submitted(spec) = &envelope.fact.event
+            && batch.is_some()
+            && spec.batch == *batch
         {
             self.members.insert(envelope.run);
         }
-        let Filter { batch, runs, kinds } = &self.filter;
-        let is_member = |_: BatchId| self.members.contains(&envelope.run);
-        batch.is_none_or(is_member)
+        (batch.is_none() || self.members.contains(&envelope.run))
             && (runs.is_empty() || runs.contains(&envelope.run))
             && kinds.has(envelope.fact.event.kind())
     }

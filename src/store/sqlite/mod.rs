@@ -10,6 +10,7 @@ mod queue;
 mod read;
 mod rows;
 mod schema;
+mod tail;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 use self::{
     queue::{Append, Milestone, Queue, Request},
     read::Readers,
+    tail::Tail,
     writer::Writer,
 };
 use super::{
@@ -106,6 +108,7 @@ impl From<rusqlite::Error> for StoreError {
 pub struct SqliteStore {
     queue: Arc<Queue>,
     tickets: Arc<Tickets>,
+    tail: Arc<Tail>,
     durable: Arc<watch::Sender<Pos>>,
     readers: Readers,
     background: Mutex<Option<Background>>,
@@ -136,9 +139,9 @@ impl SqliteStore {
     /// If it was made by a later version, is no log, or cannot be reached.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let db = schema::open_writer(path, options.durability, options.busy_timeout)?;
-        Self::start(path, options, |queue, tickets, durable| {
-            let writer =
-                Writer::new(db, queue, tickets, durable).map_err(|source| OpenError::sqlite(path, source))?;
+        Self::start(path, options, |queue, tickets, tail, durable| {
+            let writer = Writer::new(db, queue, tickets, tail, durable)
+                .map_err(|source| OpenError::sqlite(path, source))?;
             let thread = std::thread::Builder::new().name("log-writer".to_owned()).spawn(|| writer.run());
             Ok(Background::Writer(thread.map_err(OpenError::Thread)?))
         })
@@ -151,7 +154,7 @@ impl SqliteStore {
     /// If nothing was written yet, it was made by a later version, is no log, or cannot be reached.
     pub fn open_for_reading(path: &Path, options: Options) -> Result<Self, OpenError> {
         let db = schema::open_reader(path, options.busy_timeout)?;
-        Self::start(path, options, |queue, _, durable| {
+        Self::start(path, options, |queue, _, _, durable| {
             queue.close();
             let (open, thread) = follow::start(db, durable).map_err(OpenError::Thread)?;
             Ok(Background::Follower(thread, open))
@@ -164,6 +167,7 @@ impl SqliteStore {
         background: impl FnOnce(
             Arc<Queue>,
             Arc<Tickets>,
+            Arc<Tail>,
             Arc<watch::Sender<Pos>>,
         ) -> Result<Background, OpenError>,
     ) -> Result<Self, OpenError> {
@@ -173,8 +177,10 @@ impl SqliteStore {
         let readers = Readers::start(readers).map_err(OpenError::Thread)?;
         let (queue, tickets) = (Arc::new(Queue::default()), Arc::new(Tickets::default()));
         let durable = Arc::new(watch::Sender::new(Pos::START));
-        let background = background(Arc::clone(&queue), Arc::clone(&tickets), Arc::clone(&durable))?;
-        Ok(Self { queue, tickets, durable, readers, background: Mutex::new(Some(background)) })
+        let tail = Arc::new(Tail::default());
+        let background =
+            background(Arc::clone(&queue), Arc::clone(&tickets), Arc::clone(&tail), Arc::clone(&durable))?;
+        Ok(Self { queue, tickets, tail, durable, readers, background: Mutex::new(Some(background)) })
     }
 
     /// Writes what was handed over, folds the write-ahead log into the file and ends the threads. Blocks until then.
@@ -187,6 +193,7 @@ impl SqliteStore {
         if let Some(Err(_)) = background.map(Background::join) {
             tracing::error!("log thread panicked");
         }
+        self.tail.clear();
         // Whoever waits for more looks again, and is told.
         self.durable.send_modify(|_| {});
     }
@@ -222,6 +229,7 @@ impl EventStore for SqliteStore {
             expected,
             count: facts.len() as u64,
             body,
+            facts: facts.into(),
             milestones,
         }))
     }
@@ -235,7 +243,10 @@ impl EventStore for SqliteStore {
     }
 
     fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
-        self.readers.ask(move |db| read::all(db, after, limit)).boxed()
+        match self.tail.read(after, limit) {
+            Some(facts) => std::future::ready(Ok(facts)).boxed(),
+            None => self.readers.ask(move |db| read::all(db, after, limit)).boxed(),
+        }
     }
 
     fn watch(&self) -> watch::Receiver<Pos> {

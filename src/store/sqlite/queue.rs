@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     domain::{
+        event::Fact,
         id::{RunId, Seq},
         outcome::Outcome,
         task::TaskSpec,
@@ -41,6 +42,8 @@ pub(super) struct Append {
     pub(super) expected: Seq,
     pub(super) count: u64,
     pub(super) body: Vec<u8>,
+    /// What `body` is, for those who follow the log at its head.
+    pub(super) facts: Arc<[Fact]>,
     pub(super) milestones: Vec<Milestone>,
 }
 

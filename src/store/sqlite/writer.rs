@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::{
     queue::{Append, Group, Milestone, Queue, Request},
     rows,
+    tail::{Kept, Tail},
 };
 use crate::{
     domain::id::{Pos, RunId, Seq},
@@ -32,13 +33,15 @@ pub(super) struct Writer {
     db: Connection,
     queue: Arc<Queue>,
     tickets: Arc<Tickets>,
+    tail: Arc<Tail>,
     durable: Arc<watch::Sender<Pos>>,
     heads: Heads,
 }
 
-/// What a transaction came to: the last place in the store, and the appends that were left out.
+/// What a transaction came to: the last place in the store, the appends in it, and those that were left out.
 struct Written {
     last: Pos,
+    appends: Vec<Kept>,
     refused: Vec<(Ticket, StoreError)>,
 }
 
@@ -47,10 +50,11 @@ impl Writer {
         db: Connection,
         queue: Arc<Queue>,
         tickets: Arc<Tickets>,
+        tail: Arc<Tail>,
         durable: Arc<watch::Sender<Pos>>,
     ) -> rusqlite::Result<Self> {
         durable.send_replace(last_pos(&db)?);
-        Ok(Self { db, queue, tickets, durable, heads: Heads::default() })
+        Ok(Self { db, queue, tickets, tail, durable, heads: Heads::default() })
     }
 
     /// Writes until the queue is closed and empty.
@@ -74,6 +78,7 @@ impl Writer {
     fn commit(&mut self, group: &Group) {
         match write(&mut self.db, &mut self.heads, group) {
             Ok(written) => {
+                self.tail.extend(written.appends);
                 // First: whoever learns that a ticket is durable finds it so here, too.
                 self.durable.send_if_modified(|last| std::mem::replace(last, written.last) != written.last);
                 self.tickets.decide(group.last(), written.refused);
@@ -99,7 +104,7 @@ impl Drop for Writer {
 
 fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Result<Written> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut written = Written { last: last_pos(&change)?, refused: Vec::new() };
+    let mut written = Written { last: last_pos(&change)?, appends: Vec::new(), refused: Vec::new() };
     for (ticket, request) in group.tickets().zip(&group.requests) {
         match request {
             Request::Append(append) => {
@@ -113,6 +118,7 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
                     let pos = written.last.plus(1);
                     insert(&change, append, pos, known.map(|head| head.number))?;
                     written.last = written.last.plus(*count);
+                    written.appends.push(append.kept(pos));
                     heads.moved(append, known.map_or(pos, |head| head.number));
                 }
             }
@@ -132,6 +138,13 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     }
     change.commit()?;
     Ok(written)
+}
+
+impl Append {
+    fn kept(&self, pos: Pos) -> Kept {
+        let first = self.expected.plus(1);
+        Kept { pos, run: self.run, first, facts: Arc::clone(&self.facts), bytes: self.body.len() }
+    }
 }
 
 /// Where a run is.
