@@ -24,8 +24,9 @@ mod stopper;
 mod submission;
 
 pub use drive::Batch;
-pub use journal::{Journal, beside};
+pub use journal::{Journal, beside, check_place};
 pub use line::ResultLine;
+pub use results::Results;
 pub use stopper::{Stop, Stopper};
 
 /// How a batch is run.
