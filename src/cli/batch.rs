@@ -25,7 +25,7 @@ use crate::{
     app::{
         batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
         herder::Herder,
-        input::{self, InputTask, Selection, Source, repeated},
+        input::{self, InputTask, Rules, Selection, Source, repeated},
     },
     config::Flag,
     domain::batch::{Halt, RetryFailed, StaleLines},
@@ -47,6 +47,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl --retry-failed       one more attempt at what is not done
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
   generate | herder batch - --state run1 | jq -r .text
+  herder batch tasks.jsonl -o out.jsonl --daemon             Ctrl-C detaches, the same command attaches again
 
 EXIT CODES
   0  every task is done
@@ -54,8 +55,10 @@ EXIT CODES
   2  bad usage, configuration or input; nothing ran
   3  halted by --halt
   4  the journal does not fit the input
+  5  with --daemon: no daemon answers
   6  another version of herder wrote the journal
-  130, 143  ended by SIGINT or SIGTERM: once drains, twice stops now; the same command continues";
+  130, 143  ended by SIGINT or SIGTERM: once drains, twice stops now; the same command continues.
+     With --daemon: detached";
 
 /// Flags of `herder batch`.
 #[derive(Clone, Debug, Args)]
@@ -78,6 +81,13 @@ pub struct BatchArgs {
     /// How progress is shown, on stderr
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: ProgressMode,
+
+    /// Have the daemon run it, and write its results here; the batch goes on without this command
+    #[arg(long, help_heading = "By the daemon")]
+    pub daemon: bool,
+    /// Return once the daemon has it, and print its id; the same command without this attaches
+    #[arg(long, requires = "daemon", help_heading = "By the daemon")]
+    pub detach: bool,
 
     #[command(flatten)]
     pub task: TaskArgs,
@@ -170,16 +180,13 @@ fn retry_failed(class: &str) -> Result<RetryFailed, String> {
 
 /// Runs the command.
 pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Exit> {
-    let _metrics = serve_metrics(args.work.metrics)?;
-    let tasks = tasks(&args, &context)?;
-    let selection =
-        Selection { only: args.only.clone(), first: args.first, shuffle: args.shuffle.then_some(args.seed) };
-    let chosen = selection.choose(&tasks).map_err(UsageError)?;
-    let out = (args.output != Path::new("-")).then(|| args.output.clone());
-    if out.as_deref().is_some_and(|out| is_same(out, &args.input)) {
-        let input = args.input.display();
-        return Err(UsageError(format!("{input}: is the input; name another file for the results")).into());
+    if args.daemon {
+        return super::attach::main(args, context).await;
     }
+    let _metrics = serve_metrics(args.work.metrics)?;
+    let tasks = with_rules(&context.config, |rules| tasks(&args, rules))??;
+    let chosen = chosen(&args, &tasks)?;
+    let out = out(&args)?;
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
     let options = Options {
         name: args.input.display().to_string(),
@@ -255,8 +262,26 @@ fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-fn tasks(args: &BatchArgs, context: &Context) -> anyhow::Result<Vec<InputTask>> {
-    let tasks = with_rules(&context.config, |rules| input::read(&Source::named(&args.input), rules))??;
+/// The places of the chosen tasks, in the order in which they shall start.
+pub(super) fn chosen(args: &BatchArgs, tasks: &[InputTask]) -> Result<Vec<usize>, UsageError> {
+    let shuffle = args.shuffle.then_some(args.seed);
+    let selection = Selection { only: args.only.clone(), first: args.first, shuffle };
+    selection.choose(tasks).map_err(UsageError)
+}
+
+/// The file that results go to, if it is not stdout.
+pub(super) fn out(args: &BatchArgs) -> Result<Option<PathBuf>, UsageError> {
+    let out = (args.output != Path::new("-")).then(|| args.output.clone());
+    if out.as_deref().is_some_and(|out| is_same(out, &args.input)) {
+        let input = args.input.display();
+        return Err(UsageError(format!("{input}: is the input; name another file for the results")));
+    }
+    Ok(out)
+}
+
+/// The tasks of the input, each as often as it is to run.
+pub(super) fn tasks(args: &BatchArgs, rules: Rules<'_>) -> anyhow::Result<Vec<InputTask>> {
+    let tasks = input::read(&Source::named(&args.input), rules)?;
     if tasks.is_empty() {
         return Err(UsageError(format!(
             "{}: has no tasks; want one JSON object a line",

@@ -11,6 +11,7 @@ use crate::{
         tools::ToolsError,
     },
     config::ConfigError,
+    daemon::{client::ClientError, wire::Code},
     telemetry::{log::LogError, prometheus::MetricsError},
 };
 
@@ -65,6 +66,14 @@ impl Exit {
                 BatchError::Store(_) | BatchError::Out { .. } => Self::NotDone,
             };
         }
+        if let Some(client) = error.downcast_ref::<ClientError>() {
+            return match client {
+                ClientError::NoDaemon { .. } | ClientError::NotHerder { .. } => Self::NoDaemon,
+                ClientError::Version { .. } => Self::Version,
+                ClientError::Refused(refusal) => Self::of_code(refusal.code),
+                ClientError::Lost { .. } | ClientError::Setup(_) => Self::NotDone,
+            };
+        }
         if let Some(state) = error.downcast_ref::<StateError>() {
             return Self::of_state(state);
         }
@@ -79,6 +88,37 @@ impl Exit {
             || error.is::<ToolsError>()
             || error.is::<FindError>();
         if usage { Self::Usage } else { Self::NotDone }
+    }
+
+    /// How a command ends that the daemon refused.
+    const fn of_code(code: Code) -> Self {
+        match code {
+            Code::BadRequest
+            | Code::UnknownRun
+            | Code::UnknownCall
+            | Code::UnknownBatch
+            | Code::UnknownModel
+            | Code::Ambiguous
+            | Code::KeyReused
+            | Code::TooLarge
+            | Code::MediaType
+            | Code::InvalidInput => Self::Usage,
+            Code::Misfit => Self::Misfit,
+            // The daemon's routes are those of its version.
+            Code::ApiVersion | Code::UnknownRoute | Code::MethodNotAllowed => Self::Version,
+            Code::Unauthorized
+            | Code::Forbidden
+            | Code::Timeout
+            | Code::Busy
+            | Code::Ended
+            | Code::NotEnded
+            | Code::Ending
+            | Code::OtherTurn
+            | Code::Internal
+            | Code::Unavailable
+            | Code::StoreUnavailable
+            | Code::TooManyConnections => Self::NotDone,
+        }
     }
 
     const fn of_state(error: &StateError) -> Self {
@@ -102,6 +142,7 @@ mod tests {
     use anyhow::Context as _;
 
     use super::*;
+    use crate::daemon::wire::ApiError;
 
     #[test]
     fn an_error_ends_the_command_by_its_kind_even_with_context() {
@@ -111,5 +152,15 @@ mod tests {
         let misfit = Err::<(), _>(misfit).context("batch").expect_err("an error");
         assert_eq!(Exit::of(&misfit), Exit::Misfit);
         assert_eq!(Exit::of(&anyhow::anyhow!("store")), Exit::NotDone);
+    }
+
+    #[test]
+    fn what_the_daemon_refuses_ends_the_command_by_its_code() {
+        let exit = |code| Exit::of(&ClientError::Refused(ApiError::new(code, "no")).into());
+        assert_eq!(exit(Code::UnknownRun), Exit::Usage);
+        assert_eq!(exit(Code::InvalidInput), Exit::Usage);
+        assert_eq!(exit(Code::Ended), Exit::NotDone);
+        assert_eq!(exit(Code::Misfit), Exit::Misfit);
+        assert_eq!(exit(Code::ApiVersion), Exit::Version);
     }
 }

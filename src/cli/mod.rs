@@ -13,45 +13,68 @@ use clap::{Parser, Subcommand};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::{
-    app::state::{State, StateError},
     config::{self, Config, Effective, Flag, LogFormat, Sources},
-    store::folder::FolderError,
     telemetry::log,
     tool::process::raise_open_files,
 };
 
 pub mod args;
+mod asking;
+mod attach;
 pub mod batch;
+pub mod bulk;
 pub mod completions;
 pub mod config_command;
 pub mod demo;
 pub mod events;
 pub mod exit;
+mod folder;
+pub mod logs;
 pub mod ls;
+pub mod overview;
 pub mod progress;
 pub mod render;
 pub mod run;
+pub mod say;
+pub mod set;
 pub mod show;
 mod signals;
-mod standing;
 mod start;
+pub mod status;
 pub mod stdout;
-pub mod table;
+pub mod submit;
+mod table;
+mod talk;
+mod task_line;
 #[cfg(test)]
 mod tests;
+pub mod wait;
 
 pub use exit::{Exit, UsageError};
 
 const ABOUT: &str = "Run many LLM agents at once under one supervisor
 
 Each run is a task, a model and tools in a folder. Runs share one queue for changes, so edits never interleave; every \
-fact is in a log, so nothing is lost when herder stops. Exit codes are listed by `herder batch --help`.";
+fact is in a log, so nothing is lost when herder stops.
+
+`run` and `batch` do their work themselves. A daemon (`herder serve`) has runs that outlive the terminal: submit them, look at them, steer and end them with the commands below.";
 
 const AFTER: &str = "EXAMPLES
   herder demo try                            fifty tasks that need no model
   herder ls --state try/results.jsonl.state
   herder batch tasks.jsonl -o out.jsonl -j 50 --model openai:gpt-5
-  herder run \"Explain src/main.rs\" --model openai:gpt-5";
+  herder run \"Explain src/main.rs\" --model openai:gpt-5
+  herder submit \"Fix the failing test\" --model openai:gpt-5 --follow
+
+EXIT CODES, of every command
+  0  done
+  1  something is not done, or was refused, as to a run that has ended
+  2  bad usage, configuration or input; an unknown run, batch or model
+  3  a batch was halted by --halt
+  4  a batch does not fit what is of record
+  5  no daemon answers
+  6  another version: of the daemon, or of what wrote the log
+  130, 143  ended by SIGINT or SIGTERM";
 
 /// What was asked on the command line.
 #[derive(Clone, Debug, Parser)]
@@ -70,12 +93,51 @@ enum Command {
     Run(Box<run::RunArgs>),
     #[command(about = short(batch::ABOUT), long_about = batch::ABOUT, after_long_help = batch::AFTER)]
     Batch(Box<batch::BatchArgs>),
+    #[command(about = short(submit::ABOUT), long_about = submit::ABOUT, after_long_help = submit::AFTER)]
+    Submit(Box<submit::SubmitArgs>),
     #[command(about = short(ls::ABOUT), long_about = ls::ABOUT, after_long_help = ls::AFTER)]
     Ls(ls::LsArgs),
     #[command(about = short(show::ABOUT), long_about = show::ABOUT, after_long_help = show::AFTER)]
     Show(show::ShowArgs),
     #[command(about = short(events::ABOUT), long_about = events::ABOUT, after_long_help = events::AFTER)]
     Events(events::EventsArgs),
+    #[command(about = short(logs::ABOUT), long_about = logs::ABOUT, after_long_help = logs::AFTER)]
+    Logs(logs::LogsArgs),
+    #[command(about = short(wait::ABOUT), long_about = wait::ABOUT, after_long_help = wait::AFTER)]
+    Wait(wait::WaitArgs),
+    #[command(about = short(say::STEER), long_about = say::STEER, after_long_help = say::STEER_AFTER)]
+    Steer(say::SayArgs),
+    #[command(about = short(say::FOLLOW_UP), long_about = say::FOLLOW_UP)]
+    #[command(after_long_help = say::FOLLOW_UP_AFTER)]
+    FollowUp(say::SayArgs),
+    #[command(about = short(bulk::CANCEL), long_about = bulk::CANCEL, after_long_help = bulk::CANCEL_AFTER)]
+    Cancel(bulk::CancelArgs),
+    #[command(about = short(bulk::PAUSE), long_about = bulk::PAUSE, after_long_help = bulk::PAUSE_AFTER)]
+    Pause(bulk::PauseArgs),
+    #[command(about = short(bulk::RESUME), long_about = bulk::RESUME, after_long_help = bulk::RESUME_AFTER)]
+    Resume(bulk::ResumeArgs),
+    #[command(about = short(bulk::REQUEUE), long_about = bulk::REQUEUE, after_long_help = bulk::REQUEUE_AFTER)]
+    Requeue(bulk::RequeueArgs),
+    #[command(about = short(set::ABOUT), long_about = set::ABOUT, after_long_help = set::AFTER)]
+    Set(set::SetArgs),
+    #[command(about = short(overview::BATCHES), long_about = overview::BATCHES)]
+    #[command(after_long_help = overview::BATCHES_AFTER)]
+    Batches(overview::ListArgs),
+    #[command(about = short(overview::MODELS), long_about = overview::MODELS)]
+    #[command(after_long_help = overview::MODELS_AFTER)]
+    Models(overview::ListArgs),
+    #[command(about = short(overview::STATS), long_about = overview::STATS)]
+    #[command(after_long_help = overview::STATS_AFTER)]
+    Stats(overview::StatsArgs),
+    #[command(about = short(overview::AUDIT), long_about = overview::AUDIT)]
+    #[command(after_long_help = overview::AUDIT_AFTER)]
+    Audit(overview::AuditArgs),
+    #[command(about = short(status::STATUS), long_about = status::STATUS, after_long_help = status::STATUS_AFTER)]
+    Status(status::PlainArgs),
+    #[command(about = short(status::STOP), long_about = status::STOP, after_long_help = status::STOP_AFTER)]
+    Stop(status::StopArgs),
+    #[command(about = short(status::RELOAD), long_about = status::RELOAD, after_long_help = status::RELOAD_AFTER)]
+    Reload(status::PlainArgs),
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
@@ -98,6 +160,10 @@ pub struct Context {
     pub effective: Effective,
     /// The state folder that was named, if one was.
     pub state: Option<PathBuf>,
+    /// The daemon's socket, if one was named.
+    pub socket: Option<PathBuf>,
+    /// The policy, if one was named on the command line.
+    pub policy: Option<String>,
     /// What draws on stderr; log lines step round it.
     pub screen: MultiProgress,
 }
@@ -110,27 +176,17 @@ impl Context {
             UsageError("there is no home folder to keep runs in; name one with --state".to_owned())
         })
     }
-
-    /// Opens that folder to read.
-    fn open_state(&self) -> anyhow::Result<State> {
-        match State::to_read(&self.state_folder()?) {
-            Err(StateError::Folder(FolderError::Missing { path })) if self.state.is_none() => {
-                let path = path.display();
-                Err(UsageError(format!(
-                    "{path}: `herder run` has kept nothing here yet; a batch keeps its runs beside its results: --state OUT.state"
-                ))
-                .into())
-            }
-            state => Ok(state?),
-        }
-    }
 }
 
 impl Cli {
     /// Does what was asked.
     pub fn run(self) -> Exit {
         self.dispatch().unwrap_or_else(|error| {
-            for line in format!("{error:#}").lines() {
+            let told = match error.downcast_ref() {
+                Some(error) => asking::told(error),
+                None => format!("{error:#}"),
+            };
+            for line in told.lines() {
                 start::say(line);
             }
             Exit::of(&error)
@@ -148,7 +204,9 @@ impl Cli {
         })?;
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         start_log(&config, screen.clone())?;
-        let context = Context { config, effective, state: self.global.state, screen };
+        let socket = self.global.socket();
+        let args::GlobalArgs { state, policy, .. } = self.global;
+        let context = Context { config, effective, state, socket, policy, screen };
         if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_)) {
             raise_open_files();
         }
@@ -161,6 +219,23 @@ impl Cli {
             Command::Ls(args) => block_on(ls::main(args, context)),
             Command::Show(args) => block_on(show::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
+            Command::Submit(args) => block_on(submit::main(*args, context)),
+            Command::Logs(args) => block_on(logs::main(args, context)),
+            Command::Wait(args) => block_on(wait::main(args, context)),
+            Command::Steer(args) => block_on(say::main(args, say::When::Steer, context)),
+            Command::FollowUp(args) => block_on(say::main(args, say::When::FollowUp, context)),
+            Command::Cancel(args) => block_on(bulk::cancel(args, context)),
+            Command::Pause(args) => block_on(bulk::pause(args, context)),
+            Command::Resume(args) => block_on(bulk::resume(args, context)),
+            Command::Requeue(args) => block_on(bulk::requeue(args, context)),
+            Command::Set(args) => block_on(set::main(args, context)),
+            Command::Batches(args) => block_on(overview::batches(args, context)),
+            Command::Models(args) => block_on(overview::models(args, context)),
+            Command::Stats(args) => block_on(overview::stats(args, context)),
+            Command::Audit(args) => block_on(overview::audit(args, context)),
+            Command::Status(args) => block_on(status::main(args, context)),
+            Command::Stop(args) => block_on(status::stop(args, context)),
+            Command::Reload(args) => block_on(status::reload(args, context)),
         }
     }
 
@@ -169,9 +244,27 @@ impl Cli {
         let mut flags = match &self.command {
             Command::Run(args) => args.flags(),
             Command::Batch(args) => args.flags(),
-            Command::Ls(_)
+            // A task that goes to the daemon has the daemon's defaults: its flags go with it.
+            Command::Submit(_)
+            | Command::Ls(_)
             | Command::Show(_)
             | Command::Events(_)
+            | Command::Logs(_)
+            | Command::Wait(_)
+            | Command::Steer(_)
+            | Command::FollowUp(_)
+            | Command::Cancel(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Requeue(_)
+            | Command::Set(_)
+            | Command::Batches(_)
+            | Command::Models(_)
+            | Command::Stats(_)
+            | Command::Audit(_)
+            | Command::Status(_)
+            | Command::Stop(_)
+            | Command::Reload(_)
             | Command::Config(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],

@@ -61,6 +61,11 @@ impl Progress {
         self.running = running;
     }
 
+    /// So much was used up, all together.
+    pub const fn set_used(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
+
     /// A request used this up.
     pub fn used(&mut self, usage: Usage) {
         self.usage += usage;

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
+use serde_json::value::RawValue;
 
 use super::progress::{clock, short};
 use crate::domain::{
     call::Failure,
-    event::{Envelope, Event, InputKind, ParkReason, RestartCause},
+    event::{Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
+    id::{Pos, RunId, Seq},
     outcome::Outcome,
     policy::Verdict,
     time::Timestamp,
@@ -53,6 +55,26 @@ impl Serialize for EventJson<'_> {
     }
 }
 
+/// Reads what [`EventJson`] writes. Nothing, if it is of a kind that this version does not know.
+pub fn read_event(json: &str) -> Option<Envelope> {
+    #[derive(Deserialize)]
+    struct Told<'a> {
+        v: u16,
+        pos: Pos,
+        run: RunId,
+        seq: Seq,
+        at: String,
+        turn: u32,
+        kind: String,
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    let Told { v, pos, run, seq, at, turn, kind, data } = serde_json::from_str(json).ok()?;
+    let event = Event::from_parts(&kind, data.get()).ok()?;
+    let at = Timestamp::from_micros(at.parse::<jiff::Timestamp>().ok()?.as_microsecond());
+    Some(Envelope { v, pos, run, seq, fact: Fact { at, turn, event } })
+}
+
 /// Whether a line has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
@@ -60,8 +82,9 @@ pub enum Paint {
     Colored,
 }
 
+/// What a part of a line is to whoever looks at it.
 #[derive(Clone, Copy)]
-enum Tone {
+pub(super) enum Tone {
     Dim,
     Good,
     Bad,
@@ -70,7 +93,7 @@ enum Tone {
 }
 
 impl Paint {
-    fn on(self, tone: Tone, text: &str) -> Cow<'_, str> {
+    pub(super) fn on(self, tone: Tone, text: &str) -> Cow<'_, str> {
         let code = match (self, tone) {
             (Self::Plain, _) | (Self::Colored, Tone::Usual) => return text.into(),
             (Self::Colored, Tone::Dim) => "2",
@@ -95,7 +118,7 @@ pub fn line(envelope: &Envelope, paint: Paint) -> String {
     format!("{} {} {text}", paint.on(Tone::Dim, &head), paint.on(tone, &kind)).trim_end().to_owned()
 }
 
-fn describe(event: &Event) -> (Tone, String) {
+pub(super) fn describe(event: &Event) -> (Tone, String) {
     match event {
         Event::Submitted(spec) => {
             let id = spec.task_id.as_ref().map_or_else(String::new, |id| format!("{id}: "));
@@ -200,22 +223,30 @@ fn names(names: &[std::sync::Arc<str>]) -> String {
 
 /// Somebody's words on one line: bounded, and without anything that a terminal would obey.
 fn quote(text: &str) -> String {
+    format!("\"{}\"", one_line(text, SHOWN))
+}
+
+/// The beginning of a text on one line, `width` characters at most, without anything that a terminal would obey.
+pub(super) fn one_line(text: &str, width: usize) -> String {
     let text = text.trim();
-    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let cut = text.chars().nth(width).is_some();
+    let kept = if cut { width.saturating_sub(1) } else { width };
+    let mut shown: String = text.chars().take(kept).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if cut {
         shown.push('…');
     }
-    format!("\"{shown}\"")
+    shown
+}
+
+/// A text of several lines without anything else that a terminal would obey.
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.contains(obeyed) { text.replace(obeyed, " ").into() } else { text.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        event::Fact,
-        id::{Pos, RunId, Seq},
-    };
-
     fn envelope(kind: &str, data: &str) -> Envelope {
         let event = Event::from_parts(kind, data).expect("an event");
         let at = Timestamp::from_micros(1_764_489_600_123_456);
@@ -283,5 +314,8 @@ mod tests {
             json,
             r#"{"v":1,"pos":9,"run":"abababab-abab-abab-abab-abababababab","seq":3,"at":"2025-11-30T08:00:00.123456Z","turn":1,"kind":"turn_end","data":{"calls":1}}"#
         );
+        let read = read_event(&json).expect("an event");
+        assert_eq!(serde_json::to_string(&EventJson(&read)).expect("JSON"), json);
+        assert!(read_event(&json.replace("turn_end", "later_kind")).is_none());
     }
 }

@@ -88,7 +88,7 @@ impl RunArgs {
 /// Runs the command.
 pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit> {
     let _metrics = serve_metrics(args.work.metrics)?;
-    let text = task_text(&args)?;
+    let text = task_text(&args.text)?;
     let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
     Herder::check(&context.config, [&*spec.model])?;
     let folder = context.state_folder()?;
@@ -143,9 +143,10 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     })
 }
 
-fn task_text(args: &RunArgs) -> anyhow::Result<String> {
-    if args.text != "-" {
-        return Ok(args.text.clone());
+/// The task that is named on the command line, or read from stdin.
+pub(super) fn task_text(text: &str) -> anyhow::Result<String> {
+    if text != "-" {
+        return Ok(text.to_owned());
     }
     io::read_to_string(io::stdin()).context("stdin: cannot be read as text")
 }

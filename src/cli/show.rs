@@ -3,23 +3,25 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Context, Exit, render::rfc3339, standing::Standing, stdout::Output, table::run_json};
-use crate::{
-    app::{
-        conversation::{chat_completions, shown},
-        state::find,
-    },
-    domain::{id::Seq, message::Message, run::Run, task::TaskSpec},
-    store::RunRecord,
+use super::{
+    Context, Exit,
+    asking::{Source, source},
+    folder,
+    render::harmless,
+    stdout::Output,
+    table,
 };
+use crate::daemon::{client::Route, wire::RunDetail};
 
 pub(super) const ABOUT: &str = "Show one run: its task, how far it is, how it ended
 
-RUN is a run's id, the beginning of one, or a task's id (its latest attempt). Works also while the log is being written.";
+RUN is a run's id, the beginning of one, or a task's id (its latest attempt). It is the daemon's, or with --state one of a \
+folder, also while that is being written.";
 
 pub(super) const AFTER: &str = "EXAMPLES
+  herder show task-17
   herder show task-17 --state out.jsonl.state
   herder show 0198c2a1 --messages --json                     the conversation, in the form of Chat Completions";
 
@@ -39,79 +41,88 @@ pub struct ShowArgs {
 
 /// Runs the command.
 pub(crate) async fn main(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
-    let state = context.open_state()?;
-    let record = find(&*state.store, &args.run).await?;
-    let log = state.store.read(record.run, Seq::START).await?;
-    let run = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+    let run = match source(&context).await? {
+        Source::Folder(state) => {
+            let run = folder::detail(&*state.store, &args.run, args.messages).await?;
+            state.close().await;
+            run
+        }
+        Source::Daemon(client, _) => {
+            let route = Route::to(["v1", "runs", &args.run]);
+            client.get(&route.with_some("messages", args.messages.then_some(true))).await?
+        }
+    };
     let mut out = Output::stdout();
-    let _open = match (run.spec(), args.messages, args.json) {
-        (Some(spec), true, true) => out.json(&chat_completions(spec, run.history()))?,
-        (Some(spec), true, false) => out.line(&spoken(&shown(spec, run.history())))?,
-        (Some(_), false, true) => out.json(&data(&record, &run))?,
-        (Some(spec), false, false) => out.line(&summary(&record, spec, &run))?,
-        (None, ..) => anyhow::bail!("the log of run {} does not begin with its task", record.run),
+    let _open = match (&run.messages, args.json) {
+        (Some(messages), true) => out.json(messages)?,
+        (Some(messages), false) => out.line(&spoken(messages))?,
+        (None, true) => out.json(&run)?,
+        (None, false) => out.line(&summary(&run))?,
     };
     let _open = out.flush()?;
-    state.close().await;
     Ok(Exit::Done)
 }
 
-/// The run as `herder ls --json` has it, and more of it.
-fn data(record: &RunRecord, run: &Run) -> Value {
-    let mut value = run_json(record, &Standing::of(run));
-    value["task"] = json!(run.spec().map(|spec| &spec.task));
-    value["model"] = json!(run.spec().map(|spec| &spec.model));
-    value["workspace"] = json!(run.spec().map(|spec| &spec.workspace));
-    value["turn"] = json!(run.turn());
-    value["events"] = json!(run.seq());
-    value["text"] = json!(record.end.as_ref().map(|end| &end.text));
-    value
-}
-
-fn summary(record: &RunRecord, spec: &TaskSpec, run: &Run) -> String {
-    let mut rows = vec![("run", record.run.to_string())];
-    rows.extend(record.task_id.as_ref().map(|id| ("task id", id.to_string())));
-    rows.push(("task", spec.task.to_string()));
-    rows.push(("attempt", record.attempt.to_string()));
-    rows.push(("model", spec.model.to_string()));
-    rows.push(("workspace", spec.workspace.to_string()));
-    rows.push(("submitted", rfc3339(record.submitted_at)));
-    rows.push(("stands", Standing::of(run).phase));
-    rows.push(("turns", format!("{} of {}", run.turn(), spec.limits.turns())));
-    rows.push(("calls", run.answered().to_string()));
-    let usage = run.usage();
-    rows.push(("tokens", format!("{} in, {} out", usage.input, usage.output)));
-    rows.push(("events", run.seq().to_string()));
-    if let Some(end) = &record.end {
-        let millis = |micros: u64| format!("{:.3} s", Duration::from_micros(micros).as_secs_f64());
-        let (duration, queued) = (millis(end.duration_us), millis(end.queued_us));
-        rows.push((
-            "took",
-            format!("{duration}, of them {} at work, after {queued} in the queue", millis(end.active_us)),
-        ));
-        rows.extend(end.error.clone().map(|error| ("error", error)));
-        rows.push(("text", end.text.to_string()));
+fn summary(detail: &RunDetail) -> String {
+    let run = &detail.run;
+    let mut rows = vec![("run", run.id.clone())];
+    rows.extend(run.task_id.clone().map(|id| ("task id", id)));
+    rows.push(("task", detail.task.clone()));
+    rows.extend(run.batch.clone().map(|batch| ("batch", batch)));
+    let after = run.predecessor.as_ref().map_or_else(String::new, |run| format!(", after {run}"));
+    rows.push(("attempt", format!("{}{after}", run.attempt)));
+    rows.push(("model", run.model.clone()));
+    rows.push(("workspace", detail.workspace.clone()));
+    if !run.labels.is_empty() {
+        let labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        rows.push(("labels", labels.join(", ")));
     }
-    let line =
-        |(name, value): &(&str, String)| format!("{name:<10} {}", value.replace('\n', "\n           "));
+    rows.push(("stands", run.phase.clone()));
+    rows.extend(run.open_calls.iter().map(|call| {
+        let how = if call.waits { "waits" } else { "runs" };
+        let access =
+            if call.access.is_empty() { String::new() } else { format!(": {}", call.access.join(", ")) };
+        ("call", format!("{} {} {how}{access}", call.call, call.tool))
+    }));
+    rows.push(("turns", format!("{} of {}", run.turns, detail.max_turns)));
+    rows.push(("calls", run.calls.to_string()));
+    rows.push(("tokens", format!("{} in, {} out", run.usage.input, run.usage.output)));
+    rows.extend(run.cost_usd.map(|usd| ("cost", table::cost(Some(usd)))));
+    rows.push(("events", detail.events.to_string()));
+    rows.push(("submitted", run.submitted_at.clone()));
+    rows.extend(run.started_at.clone().map(|at| ("started", at)));
+    rows.extend(run.ended_at.clone().map(|at| ("ended", at)));
+    rows.extend(
+        run.duration_ms
+            .map(|millis| ("took", format!("{:.3} s", Duration::from_millis(millis).as_secs_f64()))),
+    );
+    rows.extend(run.error.clone().map(|error| ("error", error)));
+    match &detail.text {
+        Some(text) => rows.push(("text", text.clone())),
+        None if run.said.is_empty() => {}
+        None => rows.push(("said last", run.said.clone())),
+    }
+    let line = |(name, value): &(&str, String)| {
+        format!("{name:<10} {}", harmless(value).replace('\n', "\n           "))
+    };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The conversation for people.
-fn spoken(messages: &[Message]) -> String {
-    let turn = |message: &Message| match message {
-        Message::System(text) => format!("[system]\n{text}"),
-        Message::User(text) => format!("[user]\n{text}"),
-        Message::Tool(result) => {
-            format!("[{} {}]\n{}", result.call, if result.ok { "ok" } else { "failed" }, result.output)
-        }
-        Message::Assistant(reply) => {
-            let asks = reply
-                .calls
-                .iter()
-                .map(|call| format!("\n{} {} {}", call.id, call.name, call.arguments.as_str()));
-            format!("[assistant]\n{}{}", reply.text, asks.collect::<String>())
-        }
+fn spoken(messages: &[Value]) -> String {
+    let turn = |message: &Value| {
+        let role = message["role"].as_str().unwrap_or("?");
+        let head = match message["tool_call_id"].as_str() {
+            Some(call) => format!("[{role} {call}]"),
+            None => format!("[{role}]"),
+        };
+        let asks = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (id, function) = (text(&call["id"]), &call["function"]);
+            format!("\n{id} {} {}", text(&function["name"]), text(&function["arguments"]))
+        });
+        let said = message["content"].as_str().unwrap_or_default();
+        harmless(&format!("{head}\n{said}{}", asks.collect::<String>())).into_owned()
     };
     messages.iter().map(turn).collect::<Vec<_>>().join("\n\n")
 }

@@ -34,6 +34,14 @@ impl<W: Write> Output<W> {
         open(written)
     }
 
+    /// Writes a text as it is, and makes it seen at once.
+    ///
+    /// # Errors
+    /// Any failure but a closed pipe.
+    pub fn text(&mut self, text: &str) -> io::Result<ControlFlow<()>> {
+        open(self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()))
+    }
+
     /// Writes a value as one line of JSON.
     ///
     /// # Errors

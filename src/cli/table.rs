@@ -1,118 +1,263 @@
-//! Runs as a table, and as lines of JSON.
+//! Rows as a table for people, without lines to draw.
+
+use std::{collections::BTreeMap, time::Duration};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use serde_json::{Value, json};
 
 use super::{
     progress::{clock, short},
-    render::rfc3339,
-    standing::Standing,
+    render::one_line,
 };
-use crate::store::RunRecord;
+use crate::daemon::wire::{BatchView, Counts, ModelView, PauseMode, RunView, StatsRow, Tokens};
 
 const TASK_WIDTH: usize = 40;
 const STANDING_WIDTH: usize = 48;
 
-/// A table for people, without lines to draw.
-pub(super) fn runs(records: &[RunRecord], standings: &[Standing]) -> String {
+/// Where the texts of a column stand.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+use Side::{Left, Right};
+
+/// A table with these heads.
+pub(super) fn table<const N: usize>(
+    heads: [(&str, Side); N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["RUN", "TASK", "TRY", "STANDS", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
-    for (record, standing) in records.iter().zip(standings) {
-        let end = record.end.as_deref();
-        let count = |count: Option<String>| count.unwrap_or_else(|| "-".to_owned());
-        table.add_row([
-            record.run.to_string(),
-            cut(record.task_id.as_deref().unwrap_or("-"), TASK_WIDTH),
-            record.attempt.to_string(),
-            cut(&standing.phase, STANDING_WIDTH),
-            count(end.map(|end| end.turns.to_string())),
-            count(end.map(|end| end.calls.to_string())),
-            count(end.map(|end| short(end.usage.total()))),
-            count(end.and_then(|end| end.usage.cost).map(|cost| format!("${:.4}", cost.usd()))),
-            count(end.map(|end| clock(std::time::Duration::from_micros(end.duration_us)))),
-        ]);
-    }
-    for (place, column) in table.column_iter_mut().enumerate() {
+    table.set_header(heads.map(|(head, _)| head));
+    table.add_rows(rows);
+    for (column, (_, side)) in table.column_iter_mut().zip(heads) {
         column.set_padding((0, 2));
-        if !matches!(place, 0 | 1 | 3) {
+        if let Right = side {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.trim_fmt()
 }
 
-/// A run as data.
-pub(super) fn run_json(record: &RunRecord, standing: &Standing) -> Value {
-    let end = record.end.as_deref();
-    json!({
-        "run": record.run.to_string(),
-        "batch": record.batch.map(|batch| batch.to_string()),
-        "id": record.task_id,
-        "attempt": record.attempt,
-        "submitted_at": rfc3339(record.submitted_at),
-        "ended_at": record.ended_at.map(rfc3339),
-        "phase": standing.phase,
-        "waits_for": standing.waits_for,
-        "outcome": end.map(|end| end.outcome.as_str()),
-        "detail": end.and_then(|end| end.outcome.detail()),
-        "turns": end.map(|end| end.turns),
-        "calls": end.map(|end| end.calls),
-        "usage": end.map(|end| end.usage),
-        "cost_usd": end.and_then(|end| end.usage.cost).map(|cost| cost.usd()),
-        "duration_ms": end.map(|end| end.duration_us / 1_000),
-        "error": end.and_then(|end| end.error.as_deref()),
-    })
+/// Runs.
+pub(super) fn runs(runs: &[RunView]) -> String {
+    let heads = [
+        ("RUN", Left),
+        ("TASK", Left),
+        ("TRY", Right),
+        ("STANDS", Left),
+        ("TURNS", Right),
+        ("CALLS", Right),
+        ("TOKENS", Right),
+        ("COST", Right),
+        ("TIME", Right),
+    ];
+    table(
+        heads,
+        runs.iter().map(|run| {
+            [
+                run.id.clone(),
+                one_line(run.task_id.as_deref().unwrap_or(&run.about), TASK_WIDTH),
+                run.attempt.to_string(),
+                one_line(&run.phase, STANDING_WIDTH),
+                run.turns.to_string(),
+                run.calls.to_string(),
+                total(run.usage),
+                cost(run.cost_usd),
+                time(run.duration_ms),
+            ]
+        }),
+    )
 }
 
-/// A text that leaves room for the rest.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
+/// How many runs there are, and how many of them are shown.
+pub(super) fn counts(counts: &Counts, shown: usize) -> String {
+    let by_outcome = counts.ended.iter().map(|(outcome, count)| format!("{} {outcome}", grouped(*count)));
+    let open = (counts.open > 0).then(|| format!("{} open", grouped(counts.open)));
+    let parts: Vec<String> = open.into_iter().chain(by_outcome).collect();
+    let showing = match u64::try_from(shown) {
+        Ok(shown) if shown < counts.total => format!("; showing {}", grouped(shown)),
+        Ok(_) | Err(_) => String::new(),
+    };
+    let runs = if counts.total == 1 { "run" } else { "runs" };
+    format!("{} {runs}: {}{showing}", grouped(counts.total), parts.join(", "))
+}
+
+/// Batches.
+pub(super) fn batches(batches: &[BatchView]) -> String {
+    let heads = [
+        ("BATCH", Left),
+        ("NAME", Left),
+        ("STATE", Left),
+        ("TASKS", Right),
+        ("WAITING", Right),
+        ("OPEN", Right),
+        ("ENDED", Left),
+        ("TOKENS", Right),
+        ("COST", Right),
+    ];
+    table(
+        heads,
+        batches.iter().map(|batch| {
+            [
+                batch.id.clone(),
+                one_line(&batch.name, TASK_WIDTH),
+                word(&batch.state),
+                batch.tasks.to_string(),
+                batch.waiting.to_string(),
+                batch.open.to_string(),
+                outcomes(&batch.ended),
+                total(batch.usage),
+                cost(batch.cost_usd),
+            ]
+        }),
+    )
+}
+
+/// Models.
+pub(super) fn models(models: &[ModelView]) -> String {
+    let heads =
+        [("MODEL", Left), ("PROVIDER", Left), ("WINDOW", Right), ("$/M IN", Right), ("$/M OUT", Right)];
+    let [model, provider, window, input, output] = heads;
+    let price = |usd: Option<f64>| usd.map_or_else(dash, |usd| format!("{usd:.2}"));
+    table(
+        [model, provider, window, input, output, ("OPEN RUNS", Right), ("PAUSED", Left)],
+        models.iter().map(|model| {
+            [
+                model.name.clone(),
+                model.provider.clone(),
+                model.context_window.map_or_else(dash, short),
+                price(model.input_usd_per_mtok),
+                price(model.output_usd_per_mtok),
+                model.open_runs.to_string(),
+                model.paused.map_or_else(dash, |mode| pause(mode).to_owned()),
+            ]
+        }),
+    )
+}
+
+/// What runs came to, by group.
+pub(super) fn stats(by: &str, rows: &[StatsRow]) -> String {
+    let by = by.to_uppercase();
+    let heads = [
+        (by.as_str(), Left),
+        ("RUNS", Right),
+        ("ENDED", Left),
+        ("TURNS", Right),
+        ("CALLS", Right),
+        ("TOKENS", Right),
+        ("COST", Right),
+        ("P50", Right),
+        ("P99", Right),
+    ];
+    table(
+        heads,
+        rows.iter().map(|row| {
+            [
+                one_line(&row.group, TASK_WIDTH),
+                row.runs.to_string(),
+                outcomes(&row.ended),
+                row.turns.to_string(),
+                row.calls.to_string(),
+                total(row.usage),
+                cost(row.cost_usd),
+                time(row.p50_ms),
+                time(row.p99_ms),
+            ]
+        }),
+    )
+}
+
+/// How a pause is called.
+pub(super) const fn pause(mode: PauseMode) -> &'static str {
+    match mode {
+        PauseMode::Soft => "soft",
+        PauseMode::Hold => "held",
     }
-    let mut cut: String = text.chars().take(width - 1).collect();
-    cut.push('…');
-    cut
+}
+
+/// A value of a closed set, as its JSON has it.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        Ok(_) | Err(_) => dash(),
+    }
+}
+
+pub(super) fn outcomes(ended: &BTreeMap<String, u64>) -> String {
+    if ended.is_empty() {
+        return dash();
+    }
+    ended.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn total(tokens: Tokens) -> String {
+    short(tokens.input.saturating_add(tokens.output))
+}
+
+pub(super) fn cost(usd: Option<f64>) -> String {
+    usd.map_or_else(dash, |usd| format!("${usd:.4}"))
+}
+
+fn time(millis: Option<u64>) -> String {
+    millis.map_or_else(dash, |millis| clock(Duration::from_millis(millis)))
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// A count with its thousands apart.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::domain::{event::RunEnd, id::RunId, time::Timestamp};
 
-    fn record(number: u8, task: &str, end: Option<&str>) -> RunRecord {
-        RunRecord {
-            run: RunId::from_bytes([number; 16]),
-            batch: None,
-            task_id: Some(task.into()),
-            attempt: number.into(),
-            submitted_at: Timestamp::from_micros(1_764_489_600_000_000),
-            end: end.map(|end| Arc::new(serde_json::from_str::<RunEnd>(end).expect("an end"))),
-            ended_at: None,
-            asked: None,
+    fn run(number: u8, more: serde_json::Value) -> RunView {
+        let mut run = serde_json::json!({
+            "id": uuid::Uuid::from_bytes([number; 16]).to_string(), "attempt": number, "about": "Do\nit", "model": "m",
+            "labels": {}, "priority": 0, "state": "running", "phase": "thinking: waits for the model", "turns": 2,
+            "calls": 1, "usage": {"input": 12000, "output": 500, "cached": 0, "estimated": false}, "submitted_at": "",
+            "said": "",
+        });
+        if let (Some(run), serde_json::Value::Object(more)) = (run.as_object_mut(), more) {
+            run.extend(more);
         }
+        serde_json::from_value(run).expect("a run")
     }
-
-    const END: &str = r#"{"outcome": "budget", "detail": "turns", "turns": 12, "calls": 3,
-        "usage": {"input": 12000, "output": 500, "cost": 1500000}, "queued_us": 1, "duration_us": 65000000, "active_us": 1}"#;
 
     #[test]
     fn an_open_run_has_dashes_and_a_long_name_is_cut() {
-        let records = [record(1, "a", Some(END)), record(2, &"long".repeat(20), None)];
-        insta::assert_snapshot!(runs(&records, &records.each_ref().map(Standing::at_a_glance)));
+        let ended = serde_json::json!({"phase": "budget: turns", "cost_usd": 0.0015, "duration_ms": 65_000,
+            "task_id": "long".repeat(20)});
+        insta::assert_snapshot!(runs(&[run(1, ended), run(2, serde_json::json!({}))]));
     }
 
     #[test]
-    fn a_run_as_data_has_every_key() {
-        let data = |record: &RunRecord| run_json(record, &Standing::at_a_glance(record));
-        let value = data(&record(1, "a", Some(END)));
-        assert_eq!(value["outcome"], "budget");
-        assert_eq!(value["submitted_at"], "2025-11-30T08:00:00.000000Z");
-        assert_eq!(value["cost_usd"], 0.0015);
-        let open = data(&record(1, "a", None));
-        let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
-        assert_eq!(keys(&value), keys(&open));
+    fn counts_tell_of_what_is_not_shown() {
+        let ended = [("done".to_owned(), 9_000), ("failed".to_owned(), 880)].into();
+        let all = Counts { total: 10_000, open: 120, ended };
+        assert_eq!(counts(&all, 50), "10,000 runs: 120 open, 9,000 done, 880 failed; showing 50");
+        let one = Counts { total: 1, open: 1, ended: BTreeMap::new() };
+        assert_eq!(counts(&one, 1), "1 run: 1 open");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(
+            [0, 999, 1_000, 12_345_678].map(grouped),
+            ["0", "999", "1,000", "12,345,678"].map(str::to_owned)
+        );
     }
 }

@@ -30,20 +30,27 @@ pub fn beside(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Whether there can be a file of results in this place.
+///
+/// # Errors
+/// What is there instead, or what is missing.
+pub fn check_place(out: &Path) -> Result<(), BatchError> {
+    let refuse = |what| Err(BatchError::OutPlace { out: out.display().to_string(), what });
+    match out.metadata() {
+        Ok(facts) if facts.is_dir() => return refuse("is a folder; name a file for the results"),
+        // It would be replaced, which does no good to a device.
+        Ok(facts) if !facts.is_file() => return refuse("is no regular file; name one, or - for stdout"),
+        Ok(_) | Err(_) => {}
+    }
+    if out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return refuse("its folder does not exist; create it, or name a file in another");
+    }
+    Ok(())
+}
+
 /// Whether OUT can be a file of results. Those that were not made from a journal are not written over.
 fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
-    if let Some(out) = out {
-        let refuse = |what| Err(BatchError::OutPlace { out: out.display().to_string(), what });
-        match out.metadata() {
-            Ok(facts) if facts.is_dir() => return refuse("is a folder; name a file for the results"),
-            // It would be replaced, which does no good to a device.
-            Ok(facts) if !facts.is_file() => return refuse("is no regular file; name one, or - for stdout"),
-            Ok(_) | Err(_) => {}
-        }
-        if out.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            return refuse("its folder does not exist; create it, or name a file in another");
-        }
-    }
+    out.map_or(Ok(()), check_place)?;
     match folder {
         Some(folder) if !folder.join("log.db").exists() => check_out_is_empty(folder, out),
         Some(_) | None => Ok(()),

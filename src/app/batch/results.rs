@@ -19,7 +19,8 @@ use super::{BatchError, Stopper};
 const UNREAD_LINES: usize = 64;
 
 /// Where result lines go.
-pub(super) struct Results {
+#[derive(Debug)]
+pub struct Results {
     to: To,
     /// With `keep_order`: lines that wait for those before them, by the task's place.
     early: Option<BTreeMap<usize, Vec<u8>>>,
@@ -29,6 +30,7 @@ pub(super) struct Results {
     stopper: Stopper,
 }
 
+#[derive(Debug)]
 enum To {
     Stdout {
         lines: mpsc::Sender<Vec<u8>>,
@@ -48,7 +50,7 @@ impl Results {
     ///
     /// # Errors
     /// There can be no thread for it.
-    pub(super) fn to_stdout(stopper: Stopper) -> Result<Self, BatchError> {
+    pub fn to_stdout(stopper: Stopper) -> Result<Self, BatchError> {
         let (lines, told) = mpsc::channel(UNREAD_LINES);
         let (tell, written) = oneshot::channel();
         let write = move || {
@@ -67,7 +69,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
+    pub fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
         let failed = |source| BatchError::Out { out: path.display().to_string(), source };
         // A link stays one, and what it leads to is replaced.
         let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -87,7 +89,7 @@ impl Results {
 
     /// Keeps the order of `places` from now on: a line waits for those before it.
     #[must_use]
-    pub(super) fn in_order(self, places: Arc<[usize]>) -> Self {
+    pub fn in_order(self, places: Arc<[usize]>) -> Self {
         Self { early: Some(BTreeMap::new()), order: places, ..self }
     }
 
@@ -95,7 +97,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written. A standard output that nobody reads any more is no error: the journal has it all.
-    pub(super) async fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
+    pub async fn write(&mut self, place: usize, line: Vec<u8>) -> Result<(), BatchError> {
         let Some(early) = &mut self.early else { return self.to.write(line, &self.stopper).await };
         early.insert(place, line);
         while let Some(line) = self.order.get(self.next).and_then(|place| early.remove(place)) {
@@ -109,7 +111,7 @@ impl Results {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) async fn finish(mut self) -> Result<(), BatchError> {
+    pub async fn finish(mut self) -> Result<(), BatchError> {
         for place in self.order.iter().skip(self.next) {
             if let Some(line) = self.early.as_mut().and_then(|early| early.remove(place)) {
                 self.to.write(line, &self.stopper).await?;

@@ -7,6 +7,11 @@ use clap::{Args, ValueEnum};
 
 use crate::config::Flag;
 
+mod filter;
+
+pub(super) use filter::since;
+pub use filter::{FilterArgs, Since, StandingArg};
+
 /// Flags of every command, before or after its name.
 #[derive(Clone, Debug, Args)]
 pub struct GlobalArgs {
@@ -19,9 +24,19 @@ pub struct GlobalArgs {
     /// The folder that holds the log of runs
     #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     pub state: Option<PathBuf>,
+    /// The daemon's socket [env: HERDER_SOCKET]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Everywhere")]
+    pub socket: Option<PathBuf>,
 }
 
 impl GlobalArgs {
+    /// The socket that was named, by the flag or by the variable.
+    pub(super) fn socket(&self) -> Option<PathBuf> {
+        let variable =
+            || std::env::var_os("HERDER_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
+        self.socket.clone().or_else(variable)
+    }
+
     pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
         flags.extend(self.policy.as_deref().map(|name| Flag::new("--policy", &["defaults", "policy"], name)));
     }
@@ -131,7 +146,7 @@ fn seconds(time: Duration) -> i64 {
 }
 
 /// Reads a length of time: seconds, or numbers with units.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok()),

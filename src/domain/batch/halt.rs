@@ -1,6 +1,6 @@
 //! When a batch gives up: after how many tasks that are not done, and how.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// When and how a batch stops before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,19 @@ impl Halt {
             HaltAfter::PercentOfAll(percent) => {
                 failed > 0 && failed.saturating_mul(100) >= all.saturating_mul(percent as usize)
             }
+        }
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.how {
+            HaltHow::Soon => "soon",
+            HaltHow::Now => "now",
+        };
+        match self.after {
+            HaltAfter::Tasks(count) => write!(f, "{how},fail={count}"),
+            HaltAfter::PercentOfAll(percent) => write!(f, "{how},fail={percent}%"),
         }
     }
 }
@@ -71,6 +84,7 @@ mod tests {
         assert_eq!("now,fail=3".parse(), Ok(now));
         let soon = Halt { how: HaltHow::Soon, after: HaltAfter::PercentOfAll(10) };
         assert_eq!("soon,fail=10%".parse(), Ok(soon));
+        assert_eq!([now, soon].map(|halt| halt.to_string()), ["now,fail=3", "soon,fail=10%"]);
         for wrong in ["", "now", "later,fail=1", "now,fail=0", "soon,fail=101%", "now,fail=-1", "now,done=1"]
         {
             assert!(wrong.parse::<Halt>().is_err(), "{wrong}");

@@ -1,0 +1,80 @@
+//! Progress of a batch of the daemon's: ends as their results come, the rest as the daemon says.
+
+use std::time::Instant;
+
+use indicatif::MultiProgress;
+
+use crate::{
+    cli::{
+        progress::{Progress, ProgressMode, Reporter, Rest},
+        start::{Tell, say, say_json},
+    },
+    daemon::wire::{BatchState, BatchView},
+    domain::{
+        outcome::Outcome,
+        usage::{NanoUsd, Usage},
+    },
+};
+
+/// What a person is shown.
+pub(super) struct Shown {
+    progress: Progress,
+    reporter: Reporter,
+    since: Instant,
+    tell: Tell,
+}
+
+impl Shown {
+    pub(super) fn new(mode: ProgressMode, json: bool, screen: &MultiProgress, total: usize) -> Self {
+        Self {
+            progress: Progress::new(total),
+            reporter: Reporter::new(mode, json, screen, total),
+            since: Instant::now(),
+            tell: if json { say_json } else { say },
+        }
+    }
+
+    /// A task had ended before this command looked.
+    pub(super) fn settled(&mut self, outcome: Outcome) {
+        self.progress.settled(outcome);
+    }
+
+    pub(super) fn ended(&mut self, outcome: Outcome) {
+        let now = self.since.elapsed();
+        self.progress.ended(outcome, now);
+        self.reporter.show(&self.progress, now);
+    }
+
+    pub(super) fn view(&mut self, batch: &BatchView) {
+        self.progress.set_running(usize::try_from(batch.open).unwrap_or(usize::MAX));
+        self.progress.set_used(Usage {
+            input: batch.usage.input,
+            output: batch.usage.output,
+            cached: batch.usage.cached,
+            estimated: batch.usage.estimated,
+            cost: batch.cost_usd.map(NanoUsd::from_usd),
+        });
+        self.reporter.show(&self.progress, self.since.elapsed());
+    }
+
+    /// Shows the end of the batch.
+    pub(super) fn finish(&mut self, batch: &BatchView, unfinished: usize, last_words: Option<&str>) {
+        let rest = Rest { halted: batch.state == BatchState::Halted, unfinished };
+        self.progress.set_running(0);
+        self.reporter.finish(&self.progress, self.since.elapsed(), rest);
+        if let Some(words) = last_words {
+            (self.tell)(words);
+        }
+    }
+
+    /// Shows how far the batch is that goes on unwatched.
+    pub(super) fn leave(&self, unfinished: usize, last_words: &str) {
+        self.reporter.finish(&self.progress, self.since.elapsed(), Rest { halted: false, unfinished });
+        (self.tell)(last_words);
+    }
+
+    /// Whether a program reads along, so that words would only repeat the data.
+    pub(super) const fn is_json(&self) -> bool {
+        self.reporter.is_json()
+    }
+}

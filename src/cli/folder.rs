@@ -1,0 +1,256 @@
+//! The runs of a state folder, in the shapes in which the daemon shows its own: one table and one JSON for both.
+//!
+//! Told from the log alone, so it is as true while another process writes as it is afterwards. What only a process knows, as
+//! that a run is held or what a call touches, is not known here.
+
+use crate::{
+    app::{
+        conversation::chat_completions,
+        state::{FindError, find},
+    },
+    clock::{Clock, SystemClock},
+    daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens},
+    domain::{
+        id::{BatchId, Seq},
+        message::Message,
+        run::{Phase, Run, Stage},
+        usage::Usage,
+    },
+    store::{EventStore, RunFilter, RunRecord, StoreError},
+};
+
+use super::{
+    UsageError,
+    args::FilterArgs,
+    render::{one_line, rfc3339},
+};
+
+/// Characters of a text of which only the beginning is shown.
+const BEGINNING: usize = 120;
+
+/// The runs that are meant, the newest last, at most `limit` of them; and how many there are.
+pub(super) async fn list(
+    store: &dyn EventStore,
+    filter: &FilterArgs,
+    limit: Option<usize>,
+) -> anyhow::Result<RunList> {
+    let batch = match &filter.batch {
+        Some(name) => Some(self::batch(store, name).await?),
+        None => None,
+    };
+    let records =
+        store.runs(RunFilter { batch, task_id: filter.task.clone(), ..RunFilter::default() }).await?;
+    let since = filter.since.map(|since| since.point(SystemClock.now()));
+    let meant = records.iter().rev().filter(|record| {
+        since.is_none_or(|since| record.submitted_at >= since)
+            && filter.admits_outcome(record.end.as_ref().map(|end| end.outcome))
+    });
+    let limit = limit.unwrap_or(usize::MAX);
+    let (mut runs, mut counts) = (Vec::new(), Counts::default());
+    for record in meant {
+        // A log is read only of what is shown, if it is not the log that says whether it is meant.
+        if runs.len() < limit || filter.needs_log() {
+            let run = view(store, record).await?;
+            if !filter.admits(&run) {
+                continue;
+            }
+            if runs.len() < limit {
+                runs.push(run);
+            }
+        }
+        counts.total += 1;
+        match &record.end {
+            Some(end) => *counts.ended.entry(end.outcome.as_str().to_owned()).or_default() += 1,
+            None => counts.open += 1,
+        }
+    }
+    runs.reverse();
+    Ok(RunList { runs, next: None, counts })
+}
+
+/// A run by its id, the beginning of one, or its task's id.
+pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -> anyhow::Result<RunDetail> {
+    let record = find(store, name).await?;
+    let state = replay(store, &record).await?;
+    let Some(spec) = state.spec() else {
+        anyhow::bail!("the log of run {} does not begin with its task", record.run)
+    };
+    Ok(RunDetail {
+        run: shown(&record, &state),
+        task: spec.task.to_string(),
+        workspace: spec.workspace.to_string(),
+        max_turns: spec.limits.turns(),
+        events: state.seq().get(),
+        text: record.end.as_ref().map(|end| end.text.to_string()),
+        messages: messages.then(|| chat_completions(spec, state.history())),
+    })
+}
+
+/// A batch by its id or its name; of several with one name, the latest.
+async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
+    let batches = store.batches().await?;
+    let found = batches.iter().rev().find(|batch| batch.name == name || batch.id.to_string() == name);
+    found.map(|batch| batch.id).ok_or_else(|| {
+        let known: Vec<&str> = batches.iter().map(|batch| &*batch.name).collect();
+        let want = if known.is_empty() {
+            "there are none here".to_owned()
+        } else {
+            format!("want one of: {}", known.join(", "))
+        };
+        UsageError(format!("there is no batch {name:?}; {want}")).into()
+    })
+}
+
+async fn view(store: &dyn EventStore, record: &RunRecord) -> Result<RunView, StoreError> {
+    match replay(store, record).await {
+        Ok(run) => Ok(shown(record, &run)),
+        // One run that cannot be read hides no other.
+        Err(StoreError::Damaged { .. }) => {
+            let mut view = shown(record, &Run::new(record.run));
+            "its log is damaged".clone_into(&mut view.about);
+            if record.end.is_none() {
+                view.state = RunState::Running;
+                "open: its log is damaged".clone_into(&mut view.phase);
+            }
+            Ok(view)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn replay(store: &dyn EventStore, record: &RunRecord) -> Result<Run, StoreError> {
+    let log = store.read(record.run, Seq::START).await?;
+    Ok(Run::replay(record.run, log.iter().map(|envelope| &envelope.fact)))
+}
+
+fn shown(record: &RunRecord, run: &Run) -> RunView {
+    let (spec, end) = (run.spec(), record.end.as_deref());
+    let usage = end.map_or_else(|| run.usage(), |end| end.usage);
+    RunView {
+        id: record.run.to_string(),
+        batch: record.batch.map(|batch| batch.to_string()),
+        task_id: record.task_id.as_deref().map(str::to_owned),
+        attempt: record.attempt,
+        predecessor: spec.and_then(|spec| spec.predecessor).map(|run| run.to_string()),
+        about: spec.map(|spec| one_line(&spec.task, BEGINNING)).unwrap_or_default(),
+        model: spec.map(|spec| spec.model.to_string()).unwrap_or_default(),
+        labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
+        priority: spec.map(|spec| spec.priority).unwrap_or_default(),
+        state: match (end, run.phase()) {
+            (Some(_), _) | (None, Phase::Ended(_)) => RunState::Ended,
+            (None, Phase::New | Phase::Queued) => RunState::Queued,
+            (None, Phase::Between | Phase::Thinking { .. } | Phase::Acting(_)) => RunState::Running,
+        },
+        phase: end.map_or_else(|| phase(run), |end| end.outcome.to_string()),
+        outcome: end.map(|end| end.outcome.as_str().to_owned()),
+        detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
+        error: end.and_then(|end| end.error.as_deref()).map(str::to_owned),
+        turns: end.map_or_else(|| run.turn(), |end| end.turns),
+        calls: end.map_or_else(|| run.answered(), |end| end.calls),
+        open_calls: open_calls(run),
+        usage: tokens(usage),
+        cost_usd: usage.cost.map(|cost| cost.usd()),
+        submitted_at: rfc3339(record.submitted_at),
+        started_at: run.started_at().map(rfc3339),
+        ended_at: record.ended_at.map(rfc3339),
+        duration_ms: end.map(|end| end.duration_us / 1_000),
+        said: said(run),
+    }
+}
+
+const fn tokens(usage: Usage) -> Tokens {
+    Tokens { input: usage.input, output: usage.output, cached: usage.cached, estimated: usage.estimated }
+}
+
+fn open_calls(run: &Run) -> Vec<CallView> {
+    let Phase::Acting(calls) = run.phase() else { return Vec::new() };
+    let open = calls.iter().filter_map(|open| {
+        let waits = match open.stage {
+            Stage::Asked | Stage::Judged(_) | Stage::InDoubt(..) => true,
+            Stage::Started(..) => false,
+            Stage::Answered(_) => return None,
+        };
+        let (call, tool) = (open.call.id.to_string(), open.call.name.to_string());
+        Some(CallView { call, tool, waits, access: Vec::new() })
+    });
+    open.collect()
+}
+
+fn said(run: &Run) -> String {
+    let text = run.history().iter().rev().find_map(|message| match message {
+        Message::Assistant(reply) => Some(&*reply.text).filter(|text| !text.is_empty()),
+        Message::System(_) | Message::User(_) | Message::Tool(_) => None,
+    });
+    one_line(text.unwrap_or_default(), BEGINNING)
+}
+
+/// Where a run stands, in words.
+fn phase(run: &Run) -> String {
+    match run.phase() {
+        Phase::New => "new".to_owned(),
+        Phase::Queued => "queued: waits for a slot".to_owned(),
+        Phase::Between => "between turns".to_owned(),
+        Phase::Thinking { attempt: 1, .. } => "thinking: waits for the model".to_owned(),
+        Phase::Thinking { attempt, .. } => format!("thinking: request {attempt} of this turn"),
+        Phase::Acting(calls) => {
+            let running =
+                calls.iter().filter(|open| open.is_started()).map(|open| format!("{} runs", open.call.name));
+            let waiting =
+                run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
+            format!("acting: {}", running.chain(waiting).collect::<Vec<_>>().join(", "))
+        }
+        Phase::Ended(outcome) => outcome.to_string(),
+    }
+}
+
+/// The run that a name stands for, or nothing if there is no name.
+pub(super) async fn named(
+    store: &dyn EventStore,
+    name: Option<&str>,
+) -> Result<Option<RunRecord>, FindError> {
+    match name {
+        Some(name) => find(store, name).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        domain::{id::RunId, run::Input, time::Timestamp},
+        store::memory::MemoryStore,
+    };
+
+    /// Runs 1 to `count`, each labelled by whether its number is odd.
+    async fn store(count: u128) -> MemoryStore {
+        let store = MemoryStore::default();
+        for number in 1..=count {
+            let odd = number % 2 == 1;
+            let spec = format!(
+                r#"{{"task": "Do\nit", "attempt": 1, "model": "m", "workspace": "/w", "labels": {{"odd": "{odd}"}}}}"#
+            );
+            let run = RunId::new(uuid::Uuid::from_u128(number));
+            let submit = Input::Submit(Arc::new(serde_json::from_str(&spec).expect("a spec")));
+            let facts = Run::new(run).decide(submit, Timestamp::from_micros(1)).expect("a fact");
+            let ticket = store.append(run, Seq::START, &facts).expect("taken");
+            store.durable(ticket).await.expect("kept");
+        }
+        store
+    }
+
+    #[tokio::test]
+    async fn the_newest_are_listed_and_all_that_match_are_counted() {
+        let store = store(5).await;
+        let odd = FilterArgs { labels: vec![("odd".into(), "true".into())], ..FilterArgs::default() };
+        let list = list(&store, &odd, Some(2)).await.expect("readable");
+        let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
+        assert_eq!(ids, [Some('3'), Some('5')]);
+        assert_eq!((list.counts.total, list.counts.open), (3, 3));
+        let run = &list.runs[0];
+        assert_eq!((run.phase.as_str(), run.state), ("queued: waits for a slot", RunState::Queued));
+        assert_eq!(run.about, "Do it");
+    }
+}

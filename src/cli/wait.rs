@@ -1,0 +1,187 @@
+//! `herder wait`: returns when runs or batches have ended.
+
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+
+use super::{
+    Context, Exit, UsageError, args,
+    asking::{self, WINDOW, patiently},
+    render::one_line,
+    start::say,
+    stdout::Output,
+    table,
+};
+use crate::{
+    daemon::{
+        client::{Client, ClientError, Route},
+        wire::{BatchState, BatchView, Code, RunDetail, RunState, RunView},
+    },
+    domain::outcome::Outcome,
+};
+
+pub(super) const ABOUT: &str = "Wait until runs or batches have ended
+
+Prints one line for each that ends: its id, its name, how it ended.";
+
+pub(super) const AFTER: &str = "EXAMPLES
+  herder wait task-17 task-18
+  herder wait tasks.jsonl --timeout 30m
+  herder wait --any 0198c2a1 0198c2b7 --json
+
+EXIT CODES
+  0  all are done
+  1  one ended otherwise, or the time was over
+  2  there is no such run or batch
+  5  no daemon answers";
+
+/// How often a batch is looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Flags of `herder wait`.
+#[derive(Clone, Debug, Args)]
+pub struct WaitArgs {
+    /// Runs by id, the beginning of one, or a task's id; batches by name or id
+    #[arg(value_name = "RUN|BATCH", required = true)]
+    pub names: Vec<String>,
+    /// Only until the first one has ended
+    #[arg(long)]
+    pub any: bool,
+    /// Wait no longer than this
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    pub timeout: Option<Duration>,
+    /// Print JSON, one run or batch a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub(crate) async fn main(args: WaitArgs, context: Context) -> anyhow::Result<Exit> {
+    let client = asking::client(&context)?;
+    let mut awaited = Vec::new();
+    for name in &args.names {
+        awaited.push(find(&client, name).await?);
+    }
+    let waiting = all(&client, awaited, args.any, args.json);
+    let over = async {
+        match args.timeout {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        exit = waiting => exit,
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+        () = over => {
+            say("the time is over; what has not ended goes on");
+            Ok(Exit::NotDone)
+        }
+    }
+}
+
+/// What is waited for.
+enum Awaited {
+    Run(Box<RunDetail>),
+    Batch(BatchView),
+}
+
+/// What has ended.
+enum Ended {
+    Run(Box<RunView>),
+    Batch(BatchView),
+}
+
+async fn find(client: &Client, name: &str) -> anyhow::Result<Awaited> {
+    match client.get(&Route::to(["v1", "runs", name])).await {
+        Err(error) if error.code() == Some(Code::UnknownRun) => {}
+        found => return Ok(Awaited::Run(found?)),
+    }
+    match client.get(&Route::to(["v1", "batches", name])).await {
+        Err(error) if error.code() == Some(Code::UnknownBatch) => {
+            Err(UsageError(format!("no run, task or batch is called {name:?}")).into())
+        }
+        found => Ok(Awaited::Batch(found?)),
+    }
+}
+
+async fn all(client: &Client, awaited: Vec<Awaited>, any: bool, json: bool) -> anyhow::Result<Exit> {
+    let mut waiting: FuturesUnordered<_> = awaited
+        .into_iter()
+        .map(|one| async move {
+            match one {
+                Awaited::Run(detail) => run(client, &detail).await.map(|run| Ended::Run(Box::new(run))),
+                Awaited::Batch(view) => batch(client, view).await.map(Ended::Batch),
+            }
+        })
+        .collect();
+    let mut out = Output::stdout();
+    let mut exit = Exit::Done;
+    while let Some(ended) = waiting.next().await {
+        let ended = ended?;
+        let _open = match (&ended, json) {
+            (Ended::Run(run), true) => out.json(run)?,
+            (Ended::Batch(batch), true) => out.json(batch)?,
+            (Ended::Run(run), false) => out.line(&line(run))?,
+            (Ended::Batch(batch), false) => out.line(&batch_line(batch))?,
+        };
+        let _open = out.flush()?;
+        if !ended.is_done() {
+            exit = Exit::NotDone;
+        }
+        if any {
+            break;
+        }
+    }
+    Ok(exit)
+}
+
+/// Waits for the end of a run.
+pub(super) async fn run(client: &Client, detail: &RunDetail) -> Result<RunView, ClientError> {
+    let route = Route::to(["v1", "runs", &detail.run.id]);
+    let mut seen = detail.events;
+    let mut run = detail.run.clone();
+    while run.state != RunState::Ended {
+        let events = Route::to(["v1", "runs", &detail.run.id, "events"]);
+        let mut follower = client.follow(events, Some(seen));
+        while let Some(event) = follower.next().await? {
+            seen = event.id.unwrap_or(seen);
+        }
+        run = patiently(WINDOW, || client.get::<RunDetail>(&route)).await?.run;
+    }
+    Ok(run)
+}
+
+async fn batch(client: &Client, mut view: BatchView) -> Result<BatchView, ClientError> {
+    let route = Route::to(["v1", "batches", &view.id]);
+    while matches!(view.state, BatchState::Open | BatchState::Paused) {
+        tokio::time::sleep(INTERVAL).await;
+        view = patiently(WINDOW, || client.get(&route)).await?;
+    }
+    Ok(view)
+}
+
+impl Ended {
+    fn is_done(&self) -> bool {
+        let done = Outcome::Done.as_str();
+        match self {
+            Self::Run(run) => run.outcome.as_deref() == Some(done),
+            Self::Batch(batch) => {
+                batch.state == BatchState::Ended && batch.ended.get(done).copied() == Some(batch.tasks)
+            }
+        }
+    }
+}
+
+/// A run that has ended, in a line.
+pub(super) fn line(run: &RunView) -> String {
+    let name = run.task_id.as_deref().unwrap_or(&run.about);
+    let error = run.error.as_ref().map_or_else(String::new, |error| format!(": {}", one_line(error, 200)));
+    format!("{}  {}  {}{error}", run.id, one_line(name, 40), run.phase)
+}
+
+fn batch_line(batch: &BatchView) -> String {
+    let error = batch.error.as_ref().map_or_else(String::new, |error| format!(": {}", one_line(error, 200)));
+    let (state, ended) = (table::word(&batch.state), table::outcomes(&batch.ended));
+    format!("{}  {}  {state}, {ended}{error}", batch.id, one_line(&batch.name, 40))
+}
