@@ -15,6 +15,7 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 use crate::{
     app::state::{State, StateError},
     config::{self, Config, Effective, Flag, LogFormat, Sources},
+    daemon::client::{Client, ClientError},
     store::folder::FolderError,
     telemetry::log,
     tool::process::raise_open_files,
@@ -39,6 +40,7 @@ pub mod stdout;
 pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod top;
 
 pub use exit::{Exit, UsageError};
 
@@ -76,6 +78,8 @@ enum Command {
     Show(show::ShowArgs),
     #[command(about = short(events::ABOUT), long_about = events::ABOUT, after_long_help = events::AFTER)]
     Events(events::EventsArgs),
+    #[command(about = short(top::ABOUT), long_about = top::ABOUT, after_long_help = top::AFTER)]
+    Top(top::TopArgs),
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
@@ -161,6 +165,7 @@ impl Cli {
             Command::Ls(args) => block_on(ls::main(args, context)),
             Command::Show(args) => block_on(show::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
+            Command::Top(args) => block_on(top::main(args, context, client()?)),
         }
     }
 
@@ -172,6 +177,7 @@ impl Cli {
             Command::Ls(_)
             | Command::Show(_)
             | Command::Events(_)
+            | Command::Top(_)
             | Command::Config(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
@@ -179,6 +185,15 @@ impl Cli {
         self.global.flags(&mut flags);
         flags
     }
+}
+
+/// Asks the daemon at its usual place.
+fn client() -> Result<Client, ClientError> {
+    let socket = std::env::var_os("HERDER_SOCKET").map_or_else(
+        || PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap_or_default()).join("herder/herder.sock"),
+        PathBuf::from,
+    );
+    Client::at_socket(&socket)
 }
 
 /// How long what still blocks a thread may go on once a command is over: a file system that does not answer would keep

@@ -60,8 +60,9 @@ pub enum Paint {
     Colored,
 }
 
-#[derive(Clone, Copy)]
-enum Tone {
+/// How something is meant, for whoever chooses colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
     Dim,
     Good,
     Bad,
@@ -95,7 +96,8 @@ pub fn line(envelope: &Envelope, paint: Paint) -> String {
     format!("{} {} {text}", paint.on(Tone::Dim, &head), paint.on(tone, &kind)).trim_end().to_owned()
 }
 
-fn describe(event: &Event) -> (Tone, String) {
+/// What happened, in words on one line.
+pub(super) fn describe(event: &Event) -> (Tone, String) {
     match event {
         Event::Submitted(spec) => {
             let id = spec.task_id.as_ref().map_or_else(String::new, |id| format!("{id}: "));
