@@ -144,7 +144,7 @@ impl State {
                 // The log is read from its end.
                 Step::Up(by) => self.log.scroll = self.log.scroll.saturating_add(by),
                 Step::Down(by) => self.log.scroll = self.log.scroll.saturating_sub(by),
-                Step::First => self.log.scroll = self.log.rows(),
+                Step::First => self.log.scroll = usize::MAX,
                 Step::Last => self.log.scroll = 0,
             },
             (Screen::List, Pane::Runs) => self.select(step.from(self.at)),
@@ -153,7 +153,11 @@ impl State {
             }
         }
         if self.log.scroll > 0 {
-            self.log.scroll = self.log.scroll.min(self.log.rows());
+            let seen = match self.screen {
+                Screen::Log => self.size.1.saturating_sub(3),
+                Screen::List => self.size.1 / 3,
+            };
+            self.log.scroll = self.log.scroll.min(self.log.rows().saturating_sub(seen.into()));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Bounded in entries and in the text of each. It is read from its end: a scroll of nothing shows what comes.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use jiff::tz::TimeZone;
 use ratatui::text::Line;
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cli::render::{Tone, describe},
     daemon::client,
-    domain::event::Event,
+    domain::{event::Event, message::Reply},
 };
 
 /// Entries that are kept.
@@ -170,8 +170,16 @@ impl Entry {
         let event = Event::from_parts(&envelope.kind, envelope.data.get());
         let (tone, what, text) = match &event {
             Ok(event) => {
-                let (tone, what) = describe(event);
-                (tone, what, whole(event))
+                let text = whole(event);
+                // What follows whole is not quoted before it.
+                let (tone, what) = if let Event::Message(reply) = event
+                    && !text.is_empty()
+                {
+                    describe(&Event::Message(Arc::new(Reply { text: "".into(), ..Reply::clone(reply) })))
+                } else {
+                    describe(event)
+                };
+                (tone, what, text)
             }
             Err(_) => (Tone::Dim, keep_start(envelope.data.get()), ""),
         };

@@ -1,13 +1,16 @@
-//! The screen as plain text, once, for scripts: nothing is cut for want of room.
+//! The screen as plain text, once, for scripts: every column is there, however wide the terminal is.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::{
     state::State,
     view::runs::COLUMNS,
-    words::{grouped, money, since},
+    words::{cut, grouped, money, since},
 };
 use crate::cli::progress::short;
+
+/// Columns of a terminal that a cell has at most.
+const CELL: usize = 48;
 
 /// Everything that one look gave.
 pub(super) fn frame(state: &State) -> String {
@@ -40,8 +43,7 @@ pub(super) fn frame(state: &State) -> String {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(COLUMNS.iter().map(|column| column.title));
     for run in &state.runs {
-        // What a person said may have lines; a row has one.
-        let cells = COLUMNS.iter().map(|column| (column.text)(run, state.now).replace(char::is_control, " "));
+        let cells = COLUMNS.iter().map(|column| cut(&(column.text)(run, state.now), CELL));
         table.add_row(cells.collect::<Vec<_>>());
     }
     for column in table.column_iter_mut() {

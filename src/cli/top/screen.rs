@@ -12,6 +12,7 @@ use ratatui::{
     crossterm::{
         event::{DisableBracketedPaste, EnableBracketedPaste, Event, EventStream},
         execute,
+        terminal::{EnterAlternateScreen, enable_raw_mode},
     },
 };
 use tokio::{
@@ -149,7 +150,8 @@ impl Terminal {
     fn suspend(&mut self) -> io::Result<()> {
         Self::give_back();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
-        *self = Self::take()?;
+        enable_raw_mode()?;
+        execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
         self.screen.clear()
     }
 }

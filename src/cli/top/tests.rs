@@ -67,7 +67,7 @@ fn run(number: u32, task: &str, state: RunState, phase: &str) -> RunView {
             cached: 0,
             estimated: false,
         },
-        cost_usd: (number % 3 > 0).then_some(f64::from(number) * 0.0123),
+        cost_usd: (!number.is_multiple_of(3)).then_some(f64::from(number) * 0.0123),
         submitted_at: "2026-01-02T03:00:00Z".to_owned(),
         started_at: (state != RunState::Queued).then(|| format!("2026-01-02T03:0{}:30Z", number % 4)),
         ended_at: None,

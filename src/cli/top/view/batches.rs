@@ -12,6 +12,7 @@ use super::{
         state::{Pane, State},
         words::{cut, grouped, money, width},
     },
+    fitting,
     header::bar,
     pane_title,
 };
@@ -64,18 +65,22 @@ fn row(state: &State, batch: &BatchView, columns: u16) -> Line<'static> {
         BatchState::Broken => (theme.bad(), "broken"),
     };
     let percent = ended * 100 / batch.tasks.max(1);
-    let mut spans = vec![
-        Span::styled(format!(" {name}{padding} "), theme.bold()),
+    let progress = vec![
+        Span::styled(format!("{name}{padding} "), theme.bold()),
         Span::styled(full, style),
         Span::styled(empty, theme.dim()),
-        Span::raw(format!(" {percent:>3}%  {}/{}", grouped(ended), grouped(batch.tasks))),
-        Span::styled(format!("  {word}"), style),
-        Span::raw(format!("  {} live", grouped(batch.open))),
+        Span::raw(format!(" {percent:>3}%")),
+    ];
+    let mut parts = vec![
+        progress,
+        vec![Span::styled(word, style)],
+        vec![Span::raw(format!("{}/{}", grouped(ended), grouped(batch.tasks)))],
+        vec![Span::raw(format!("{} live", grouped(batch.open)))],
     ];
     if other > 0 {
-        spans.push(Span::styled(format!("  {} not done", grouped(other)), theme.bad()));
+        parts.push(vec![Span::styled(format!("{} not done", grouped(other)), theme.bad())]);
     }
-    spans.extend(batch.cost_usd.map(|cost| Span::raw(format!("  {}", money(cost)))));
-    spans.extend(batch.error.as_ref().map(|error| Span::styled(format!("  {error}"), theme.bad())));
-    Line::from(spans)
+    parts.extend(batch.cost_usd.map(|cost| vec![Span::raw(money(cost))]));
+    parts.extend(batch.error.as_ref().map(|error| vec![Span::styled(error.clone(), theme.bad())]));
+    fitting(parts, columns)
 }

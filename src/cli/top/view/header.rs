@@ -64,7 +64,7 @@ pub(super) fn one_line(state: &State, columns: u16) -> Vec<Line<'static>> {
         Link::Down { error, since } => {
             let gone = age(state.now.since(*since));
             let error = error.lines().next().unwrap_or_default();
-            let text = format!(" {error} ({gone}; trying again)");
+            let text = format!(" trying again for {gone}: {error}");
             lines.push(Line::styled(cut(&text, columns.into()), theme.bad()));
         }
     }

@@ -201,7 +201,7 @@ fn task(run: &RunView) -> String {
 
 /// The phase: its word, and the rest of it.
 fn phase(run: &RunView) -> (&str, &str) {
-    let (word, rest) = run.phase.split_once(':').unwrap_or((&run.phase, ""));
+    let (word, rest) = run.phase.split_once([':', ' ']).unwrap_or((&run.phase, ""));
     (word, rest.trim())
 }
 
@@ -212,7 +212,11 @@ fn at_work_on(run: &RunView) -> String {
     if calls.is_empty() {
         return phase(run).1.to_owned();
     }
-    calls.into_iter().map(call).collect::<Vec<_>>().join(", ")
+    // The path says more than how it is held; the details have both.
+    let short = |access: &String| access.find('/').map_or(access.as_str(), |path| &access[path..]).to_owned();
+    let shortened =
+        |one: &CallView| call(&CallView { access: one.access.iter().map(short).collect(), ..one.clone() });
+    calls.into_iter().map(shortened).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn call(call: &CallView) -> String {
