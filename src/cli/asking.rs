@@ -1,11 +1,6 @@
 //! Reaches the daemon: where it is, where else runs may be read, and how long one that went away is waited for.
 
-use std::{
-    error::Error as _,
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{error::Error as _, io, path::Path, time::Duration};
 
 use tokio::time::Instant;
 
@@ -14,6 +9,7 @@ use crate::{
     app::state::{State, StateError, default_folder},
     daemon::{
         client::{Client, ClientError, Route},
+        server::socket::{self, SocketError, SocketPath, Surroundings},
         wire::{Code, Status, Submitted},
     },
     store::folder::FolderError,
@@ -31,11 +27,14 @@ pub(super) fn client(context: &Context) -> anyhow::Result<Client> {
         let what = "--state: this asks the daemon, which has a state folder of its own; leave it out";
         return Err(UsageError(what.to_owned()).into());
     }
-    Ok(client_at(context)?)
+    client_at(context)
 }
 
-fn client_at(context: &Context) -> Result<Client, ClientError> {
-    Client::at_socket(&context.socket.clone().unwrap_or_else(default_socket))
+fn client_at(context: &Context) -> anyhow::Result<Client> {
+    let place = place(context.socket.as_deref())?;
+    // What is said to a stranger's socket is said to a stranger.
+    socket::check_folder(&place)?;
+    Ok(Client::at_socket(place.path())?)
 }
 
 /// Submits something that may be submitted twice without harm, since it has a key. A daemon that goes away in the middle is
@@ -83,19 +82,9 @@ pub(super) async fn source(context: &Context) -> anyhow::Result<Source> {
     }
 }
 
-/// Where the daemon's socket is if nobody says.
-fn default_socket() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let uid = rustix::process::getuid().as_raw();
-    socket_of(runtime, uid, Path::new("/run/user"), &std::env::temp_dir())
-}
-
-fn socket_of(runtime: Option<PathBuf>, uid: u32, users: &Path, temp: &Path) -> PathBuf {
-    let of_user = users.join(uid.to_string());
-    match runtime.or_else(|| of_user.is_dir().then_some(of_user)) {
-        Some(folder) => folder.join("herder/herder.sock"),
-        None => temp.join(format!("herder-{uid}/herder.sock")),
-    }
+/// Where the daemon's socket is, as it was named or as is customary.
+pub(super) fn place(named: Option<&Path>) -> Result<SocketPath, SocketError> {
+    socket::locate(named, &Surroundings::of_this_process())
 }
 
 /// Asks again for as long as the daemon may only be away for a moment.

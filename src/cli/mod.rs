@@ -14,6 +14,7 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::{
     config::{self, Config, Effective, Flag, LogFormat, Sources},
+    daemon::server::systemd::{self, Inherited},
     telemetry::log,
     tool::process::raise_open_files,
 };
@@ -36,6 +37,7 @@ pub mod progress;
 pub mod render;
 pub mod run;
 pub mod say;
+pub mod serve;
 pub mod set;
 pub mod show;
 mod signals;
@@ -48,6 +50,7 @@ mod talk;
 mod task_line;
 #[cfg(test)]
 mod tests;
+pub mod top;
 pub mod wait;
 
 pub use exit::{Exit, UsageError};
@@ -95,6 +98,8 @@ enum Command {
     Batch(Box<batch::BatchArgs>),
     #[command(about = short(submit::ABOUT), long_about = submit::ABOUT, after_long_help = submit::AFTER)]
     Submit(Box<submit::SubmitArgs>),
+    #[command(about = short(serve::ABOUT), long_about = serve::ABOUT, after_long_help = serve::AFTER)]
+    Serve(serve::ServeArgs),
     #[command(about = short(ls::ABOUT), long_about = ls::ABOUT, after_long_help = ls::AFTER)]
     Ls(ls::LsArgs),
     #[command(about = short(show::ABOUT), long_about = show::ABOUT, after_long_help = show::AFTER)]
@@ -138,6 +143,8 @@ enum Command {
     Stop(status::StopArgs),
     #[command(about = short(status::RELOAD), long_about = status::RELOAD, after_long_help = status::RELOAD_AFTER)]
     Reload(status::PlainArgs),
+    #[command(about = short(top::ABOUT), long_about = top::ABOUT, after_long_help = top::AFTER)]
+    Top(top::TopArgs),
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
@@ -194,20 +201,31 @@ impl Cli {
     }
 
     fn dispatch(self) -> anyhow::Result<Exit> {
-        let (config, effective) = config::load(&Sources {
+        // Before there are threads: it changes the environment.
+        let inherited = match self.command {
+            Command::Serve(_) => systemd::inherited()?,
+            _ => Inherited::default(),
+        };
+        if matches!(&self.command, Command::Serve(args) if args.detached) {
+            // Fails only for the leader of a group, which a started process is not.
+            let _ = rustix::process::setsid();
+        }
+        let sources = Sources {
             user_file: config::user_file(),
             file: self.global.config.clone(),
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
             flags: self.flags(),
-        })?;
+        };
+        let (config, effective) = config::load(&sources)?;
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         start_log(&config, screen.clone())?;
         let socket = self.global.socket();
         let args::GlobalArgs { state, policy, .. } = self.global;
         let context = Context { config, effective, state, socket, policy, screen };
-        if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_)) {
+        if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_) | Command::Serve(_))
+        {
             raise_open_files();
         }
         match self.command {
@@ -216,6 +234,7 @@ impl Cli {
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
+            Command::Serve(args) => block_on(serve::main(args, context, sources, inherited)),
             Command::Ls(args) => block_on(ls::main(args, context)),
             Command::Show(args) => block_on(show::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
@@ -236,6 +255,10 @@ impl Cli {
             Command::Status(args) => block_on(status::main(args, context)),
             Command::Stop(args) => block_on(status::stop(args, context)),
             Command::Reload(args) => block_on(status::reload(args, context)),
+            Command::Top(args) => {
+                let client = asking::client(&context)?;
+                block_on(top::main(args, context, client))
+            }
         }
     }
 
@@ -244,6 +267,7 @@ impl Cli {
         let mut flags = match &self.command {
             Command::Run(args) => args.flags(),
             Command::Batch(args) => args.flags(),
+            Command::Serve(args) => args.flags(),
             // A task that goes to the daemon has the daemon's defaults: its flags go with it.
             Command::Submit(_)
             | Command::Ls(_)
@@ -265,6 +289,7 @@ impl Cli {
             | Command::Status(_)
             | Command::Stop(_)
             | Command::Reload(_)
+            | Command::Top(_)
             | Command::Config(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],

@@ -82,8 +82,8 @@ pub enum Paint {
     Colored,
 }
 
-/// What a part of a line is to whoever looks at it.
-#[derive(Clone, Copy)]
+/// How something is meant, for whoever chooses colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Dim,
     Good,
@@ -118,6 +118,7 @@ pub fn line(envelope: &Envelope, paint: Paint) -> String {
     format!("{} {} {text}", paint.on(Tone::Dim, &head), paint.on(tone, &kind)).trim_end().to_owned()
 }
 
+/// What happened, in words on one line.
 pub(super) fn describe(event: &Event) -> (Tone, String) {
     match event {
         Event::Submitted(spec) => {

@@ -104,22 +104,36 @@ impl TaskArgs {
     }
 }
 
-/// How the work is kept and watched.
+/// How the work is kept.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log and metrics")]
-pub struct WorkArgs {
+pub struct KeepArgs {
     /// What an event of record survives
     #[arg(long, value_name = "WHAT")]
     pub durability: Option<DurabilityArg>,
     /// Time that runs have to reach the end of their turn when herder is told to stop
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub drain: Option<Duration>,
+}
+
+/// How the work is kept and watched.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Log and metrics")]
+pub struct WorkArgs {
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// Serve Prometheus metrics at this address of this machine, as 127.0.0.1:9090
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<std::net::SocketAddr>,
 }
 
 impl WorkArgs {
+    pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
+        self.keep.flags(flags);
+    }
+}
+
+impl KeepArgs {
     pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
         flags.extend(self.durability.map(|durability| {
             let name = match durability {

@@ -79,8 +79,8 @@ fn refuse_foreground(args: &BatchArgs, context: &Context) -> Result<(), UsageErr
     refuse_settings(&args.task, context)?;
     let given = [
         ("--state", context.state.is_some()),
-        ("--durability", args.work.durability.is_some()),
-        ("--drain", args.work.drain.is_some()),
+        ("--durability", args.work.keep.durability.is_some()),
+        ("--drain", args.work.keep.drain.is_some()),
         ("--metrics", args.work.metrics.is_some()),
     ];
     refuse(given, "is the daemon's own setting; leave it out with --daemon")

@@ -198,6 +198,11 @@ impl Desk {
         &self.stop
     }
 
+    /// Where it is.
+    pub const fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// How far it is.
     pub fn phase(&self) -> Phase {
         *self.phase.borrow()
