@@ -1,7 +1,6 @@
-//! Runs that are held, one by one or behind a gate, and calls that are ended alone: nothing gets lost, nothing starts.
+//! Runs that are held, one by one or behind a gate: nothing of them goes on, and none of them gets lost.
 
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,9 +11,8 @@ use std::{
 use herder::{
     actor::supervisor::{AskError, Load, Place, Submitted},
     domain::{
-        call::{Failure, Mode},
         gate::{PauseMode, Scope},
-        id::{BatchId, CallId, RunId},
+        id::{BatchId, RunId},
         run::{Input, Refused},
     },
 };
@@ -366,77 +364,4 @@ async fn a_gate_that_opens_as_runs_park_behind_it_loses_none() {
         parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
     }
     assert!(parked > 0, "nothing was put to the test");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_is_ended_alone_be_it_waiting_or_running() {
-    let gate = Gate::closed();
-    let plan = Plan::paused()
-        .tool(Double::heeding("wait").on("file", Mode::Exclusive))
-        .tool(Double::quick("quick").on("file", Mode::Exclusive))
-        .tool(Double::gated("gate", &gate));
-    let stage = plan.start().await;
-    let batch = [("a", "wait", json!({})), ("b", "quick", json!({})), ("c", "gate", json!({}))];
-    let submitted = stage.run(&json!([calls(&batch), says("done")]));
-    let other = stage.run(&script());
-    let run = submitted.run;
-    stage.until(run, "call_started", 2).await;
-    gate.until_inside(2).await;
-    let cancel = |call: &str| stage.supervisor.cancel_call(run, CallId::new(call));
-
-    cancel("b").await.unwrap();
-    let failures = |results: &[Arc<_>]| -> Vec<_> {
-        let one = |one: &Arc<herder::domain::call::ToolResult>| (one.call.as_str().to_owned(), one.failure);
-        results.iter().map(one).collect()
-    };
-    let aborted = ("b".to_owned(), Some(Failure::AbortedBeforeStart));
-    assert_eq!(failures(&stage.results(run).await), std::slice::from_ref(&aborted));
-    let refused = |answer| matches!(answer, Err(AskError::Refused(Refused::UnknownCall)));
-    assert!(refused(cancel("b").await) && refused(cancel("nobody").await));
-
-    cancel("a").await.unwrap();
-    stage.until(run, "result", 2).await;
-    let cancelled = ("a".to_owned(), Some(Failure::Cancelled));
-    assert_eq!(failures(&stage.results(run).await), [aborted, cancelled]);
-    gate.open.add_permits(2);
-    assert_eq!(stage.outcome(submitted).await, "done");
-    assert_eq!(stage.outcome(other).await, "done");
-    assert!(stage.results(run).await[2].ok);
-    assert!(matches!(cancel("c").await, Err(AskError::NoSuchRun)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_leaves_the_queue_alone_lets_those_behind_it_pass() {
-    let gate = Gate::closed();
-    let plan = Plan::paused()
-        .tool(Double::gated("gate", &gate).on("file", Mode::Shared))
-        .tool(Double::quick("alone").on("file", Mode::Exclusive))
-        .tool(Double::quick("share").on("file", Mode::Shared));
-    let stage = plan.start().await;
-    let holds = stage.run(&script());
-    gate.until_inside(1).await;
-    let alone = stage.run(&json!([calls(&[("a", "alone", json!({}))]), says("done")]));
-    stage.until(alone.run, "decision", 1).await;
-    let shares = stage.run(&json!([calls(&[("a", "share", json!({}))]), says("done")]));
-    stage.until(shares.run, "decision", 1).await;
-    stage.supervisor.cancel_call(alone.run, CallId::new("a")).await.unwrap();
-    assert_eq!(stage.outcome(alone).await, "done");
-    assert_eq!(stage.outcome(shares).await, "done");
-    gate.open.add_permits(1);
-    assert_eq!(stage.outcome(holds).await, "done");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_is_ended_alone_is_killed_and_the_run_goes_on() {
-    let stage = Plan::default().start().await;
-    let command = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
-    let batch = [("a", "bash", json!({ "command": command })), ("b", "bash", json!({ "command": "true" }))];
-    let submitted = stage.run(&json!([calls(&batch), says("done")]));
-    let run = submitted.run;
-    let pid = stage.until_file("ws", "pid").await;
-    stage.supervisor.cancel_call(run, CallId::new("a")).await.unwrap();
-    assert_eq!(stage.outcome(submitted).await, "done");
-    assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "the command is still there");
-    let results = stage.results(run).await;
-    assert_eq!((results[0].failure, results[1].ok), (Some(Failure::Cancelled), true));
 }
