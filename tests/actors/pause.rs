@@ -30,9 +30,11 @@ fn script() -> Value {
     json!([calls(&[("a", "gate", json!({}))]), says("done")])
 }
 
-fn quick_turns(turns: usize) -> Value {
-    let turn = |n| calls(&[(&format!("c{n}"), "quick", json!({}))]);
-    (0..turns).map(turn).chain([says("done")]).collect()
+/// Goes through the gate, then has so many turns more.
+fn long_script(turns: usize) -> Value {
+    let quick = |n| calls(&[(&format!("c{n}"), "quick", json!({}))]);
+    let first = calls(&[("a", "gate", json!({}))]);
+    [first].into_iter().chain((0..turns).map(quick)).chain([says("done")]).collect()
 }
 
 async fn until_place(stage: &Stage, run: RunId, place: Option<Place>) {
@@ -47,7 +49,11 @@ async fn until_place(stage: &Stage, run: RunId, place: Option<Place>) {
 
 /// A run that is parked before its second request, by its own pause.
 async fn parked(stage: &Stage, gate: &Gate) -> Submitted {
-    let submitted = stage.run(&script());
+    parked_in(stage, gate, &script()).await
+}
+
+async fn parked_in(stage: &Stage, gate: &Gate, script: &Value) -> Submitted {
+    let submitted = stage.run(script);
     gate.until_inside(1).await;
     stage.supervisor.pause(submitted.run).await.unwrap();
     gate.open.add_permits(1);
@@ -315,15 +321,16 @@ async fn a_run_whose_log_does_not_take_that_it_is_parked_is_held_all_the_same() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_paused_and_resumed_as_it_parks_is_never_lost() {
-    let mut parked = 0;
     for round in 0..20 {
-        let stage = Plan::default().tool(Double::quick("quick")).start().await;
-        let submitted = stage.run(&quick_turns(20));
+        let gate = Gate::closed();
+        let plan = Plan::default().tool(Double::quick("quick"));
+        let stage = plan.tool(Double::gated("gate", &gate)).start().await;
+        let submitted = parked_in(&stage, &gate, &long_script(20)).await;
         let run = submitted.run;
         let mut turns = 0;
         // Whoever asks is turned away only by a run that has ended.
         'playing: loop {
-            for input in [Input::Pause, Input::Resume] {
+            for input in [Input::Resume, Input::Pause] {
                 for _ in 0..(round + turns) % 7 {
                     tokio::task::yield_now().await;
                 }
@@ -337,17 +344,18 @@ async fn a_run_that_is_paused_and_resumed_as_it_parks_is_never_lost() {
         }
         let ended = tokio::time::timeout(PATIENCE, stage.outcome(submitted)).await;
         assert_eq!(ended.expect("the run was lost"), "done");
-        assert_eq!(stage.results(run).await.len(), 20);
-        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
+        assert_eq!(stage.results(run).await.len(), 21);
     }
-    assert!(parked > 0, "nothing was put to the test");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_that_opens_as_runs_park_behind_it_loses_none() {
-    let plan = Plan::default().tool(Double::quick("quick"));
+    let gate = Gate::closed();
+    let plan = Plan::default().tool(Double::quick("quick")).tool(Double::gated("gate", &gate));
     let stage = plan.settings(|settings| settings.max_live_runs = 5).start().await;
-    let runs: Vec<_> = (0..20).map(|_| stage.run(&quick_turns(10))).collect();
+    let runs: Vec<_> = (0..20).map(|_| stage.run(&long_script(10))).collect();
+    gate.until_inside(5).await;
+    gate.open.add_permits(20);
     let mut rounds = 0;
     while stage.supervisor.load().await != Load::default() {
         stage.supervisor.hold(Scope::All, PauseMode::Hold).await;
@@ -357,11 +365,7 @@ async fn a_gate_that_opens_as_runs_park_behind_it_loses_none() {
         stage.supervisor.release(Scope::All).await;
         rounds += 1;
     }
-    let mut parked = 0;
     for submitted in runs {
-        let run = submitted.run;
         assert_eq!(stage.outcome(submitted).await, "done");
-        parked += stage.kinds(run).await.iter().filter(|kind| **kind == "parked").count();
     }
-    assert!(parked > 0, "nothing was put to the test");
 }
