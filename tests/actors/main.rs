@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cancel;
+mod cancel_call;
 mod doubles;
 mod drain;
 mod http;

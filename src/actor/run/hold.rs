@@ -81,13 +81,12 @@ impl RunActor {
     /// Takes what comes after the run has ended or was handed over. What is asked of one that was handed over goes after
     /// it; of one that has ended, the asker sees the port close.
     pub(super) fn too_late(&self, me: &ActorRef<RunMsg>, state: &RunState, message: RunMsg) {
-        if state.run.parked().is_none() {
-            return;
-        }
-        if let RunMsg::Ask(input, reply) = message {
-            let _ = self.supervisor.cast(RootMsg::Ask(state.run.id(), input, reply));
-        } else if matches!(message, RunMsg::Leave) {
+        if matches!(message, RunMsg::Leave) {
             me.stop(None);
+        } else if let RunMsg::Ask(input, reply) = message
+            && state.run.parked().is_some()
+        {
+            let _ = self.supervisor.cast(RootMsg::Ask(state.run.id(), input, reply));
         }
     }
 }

@@ -135,7 +135,7 @@ impl RunActor {
             RunMsg::GoOn => self.go_on(me, state),
             RunMsg::Park => self.park(me, state)?,
             RunMsg::HandOver => self.hand_over(state),
-            RunMsg::Leave => {}
+            RunMsg::Leave => me.stop(None),
             RunMsg::StoreFailed(error) => return Err(error),
         }
         Ok(())
