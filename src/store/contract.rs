@@ -64,6 +64,7 @@ contract! {
     an_append_of_nothing_only_checks_the_head,
     a_reader_sees_what_was_handed_over_before,
     reading_starts_after_the_cursor_even_within_an_append,
+    a_page_of_a_run_is_the_beginning_of_what_is_to_be_read,
     places_are_dense_over_interleaved_runs_whatever_the_page,
     a_feed_loses_and_doubles_nothing_while_eight_write,
     a_feed_of_one_run_gives_that_run_alone,
@@ -231,6 +232,19 @@ fn assert_whole(facts: &[Envelope]) {
     for writer in 1..=8 {
         let run = facts.iter().filter(|one| one.run == run_id(writer));
         assert_eq!(run.map(|one| one.seq.get()).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
+    }
+}
+
+async fn a_page_of_a_run_is_the_beginning_of_what_is_to_be_read(subject: Subject) {
+    let store = &*subject.store;
+    put(store, run_id(1), 0, &[turn(1), turn(2), turn(3)]).await;
+    put(store, run_id(1), 3, &[turn(4), turn(5)]).await;
+    for after in (0..7).map(seq) {
+        let all = texts(&store.read(run_id(1), after).await.unwrap());
+        for limit in 1..7 {
+            let some = texts(&store.read_some(run_id(1), after, limit).await.unwrap());
+            assert_eq!(some, all[..all.len().min(limit)], "{limit} after {after}");
+        }
     }
 }
 
