@@ -18,7 +18,7 @@ mod tickets;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 pub use self::{
@@ -54,6 +54,21 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// The facts of one run after `after`.
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
+
+    /// The first `limit` facts of one run after `after`, or as many as there are.
+    fn read_some(
+        &self,
+        run: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
+        async move {
+            let mut facts = self.read(run, after).await?;
+            facts.truncate(limit);
+            Ok(facts)
+        }
+        .boxed()
+    }
 
     /// Facts of all runs after `after`, in the order of the store; at least one append if there is one, and no more
     /// appends once `limit` facts are reached.

@@ -15,8 +15,9 @@ use super::frame::{End, Frame};
 
 /// Events that may wait: more than a burst of one run, and with [`BYTES`] what a reader may cost at most.
 pub(super) const EVENTS: usize = 1_024;
-/// Bytes of events that may wait. One event always may, however large it is.
-pub(super) const BYTES: usize = 1 << 20;
+/// Bytes of events that may wait: a page of the log that is full of long outputs comes at once. Readers of one thing
+/// share them. One event always may wait, however large it is.
+pub(super) const BYTES: usize = 4 << 20;
 /// Bytes of spoken text that may wait: about what a model says in ten seconds, over many runs.
 pub(super) const DELTA_BYTES: usize = 64 << 10;
 

@@ -209,12 +209,7 @@ impl EventStream {
 
     async fn next_page(&self) -> Result<Vec<Envelope>, StoreError> {
         match self.cursor {
-            Cursor::Run(run, after) => {
-                let mut page = self.shared.store.read(run, after).await?;
-                page.truncate(PAGE);
-                page.shrink_to_fit();
-                Ok(page)
-            }
+            Cursor::Run(run, after) => self.shared.store.read_some(run, after, PAGE).await,
             Cursor::All(after) => self.shared.store.read_all(after, PAGE).await,
         }
     }
@@ -230,7 +225,7 @@ impl EventStream {
             RunFilter { id_prefix: Some(run.to_string()), ended: Some(true), ..RunFilter::default() };
         let ended = !self.shared.store.runs(filter).await?.is_empty();
         // It may have ended since the last look.
-        Ok(ended && self.shared.store.read(run, after).await?.is_empty())
+        Ok(ended && self.shared.store.read_some(run, after, 1).await?.is_empty())
     }
 
     fn admits(&mut self, envelope: &Envelope) -> bool {

@@ -104,3 +104,16 @@ pub(super) async fn reading_starts_after_the_cursor_even_within_an_append(subjec
         assert_eq!(page.len(), count, "after {after}, limit {limit}");
     }
 }
+
+pub(super) async fn a_page_of_a_run_is_the_beginning_of_what_is_to_be_read(subject: Subject) {
+    let store = &*subject.store;
+    put(store, run_id(1), 0, &[turn(1), turn(2), turn(3)]).await;
+    put(store, run_id(1), 3, &[turn(4), turn(5)]).await;
+    for after in (0..7).map(seq) {
+        let all = texts(&store.read(run_id(1), after).await.unwrap());
+        for limit in 1..7 {
+            let some = texts(&store.read_some(run_id(1), after, limit).await.unwrap());
+            assert_eq!(some, all[..all.len().min(limit)], "{limit} after {after}");
+        }
+    }
+}

@@ -72,7 +72,8 @@ contract! {
         of_two_that_expect_the_same_exactly_one_wins,
         an_append_of_nothing_only_checks_the_head,
         a_reader_sees_what_was_handed_over_before,
-        reading_starts_after_the_cursor_even_within_an_append;
+        reading_starts_after_the_cursor_even_within_an_append,
+        a_page_of_a_run_is_the_beginning_of_what_is_to_be_read;
     feeds:
         places_are_dense_over_interleaved_runs_whatever_the_page,
         a_feed_loses_and_doubles_nothing_while_eight_write,

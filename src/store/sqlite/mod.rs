@@ -239,7 +239,16 @@ impl EventStore for SqliteStore {
     }
 
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
-        self.read_after_writes(move |db| read::run(db, run, after))
+        self.read_some(run, after, usize::MAX)
+    }
+
+    fn read_some(
+        &self,
+        run: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
+        self.read_after_writes(move |db| read::run(db, run, after, limit))
     }
 
     fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {

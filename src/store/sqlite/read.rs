@@ -74,8 +74,13 @@ fn next(queue: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
-/// The facts of one run after `after`.
-pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelope>, StoreError> {
+/// The facts of one run after `after`, until there are `limit`.
+pub(super) fn run(
+    db: &Connection,
+    run: RunId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
         "SELECT append.pos, id, first_seq, count, body FROM run JOIN append ON append.run = run.pos
          WHERE id = ?1 AND first_seq >= coalesce(
@@ -86,7 +91,11 @@ pub(super) fn run(db: &Connection, run: RunId, after: Seq) -> Result<Vec<Envelop
     let mut facts = Vec::new();
     while let Some(row) = rows.next()? {
         facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.seq <= after));
+        if facts.len() >= limit {
+            break;
+        }
     }
+    facts.truncate(limit);
     Ok(facts)
 }
 

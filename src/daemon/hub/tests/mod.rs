@@ -158,9 +158,9 @@ fn turn(turn: u32) -> Fact {
     fact(turn, "turn_start", "{}")
 }
 
-/// A result that takes a kilobyte.
+/// A result that takes ten kilobytes.
 fn result() -> Fact {
-    let output = "x".repeat(1_000);
+    let output = "x".repeat(10_000);
     fact(1, "result", &format!(r#"{{"call":"a","ok":true,"output":"{output}"}}"#))
 }
 
