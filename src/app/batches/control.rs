@@ -22,6 +22,7 @@ use crate::{
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
         task::TaskSpec,
+        usage::Usage,
     },
     store::{RunFilter, RunRecord, StoreError},
     tool::workspace::Told,
@@ -171,9 +172,13 @@ impl Batches {
             if driver.cancel.is_cancelled() {
                 return Err(RequeueError::Unsettled);
             }
-            let stands = entry.board().and_then(|board| board.find(task));
-            let Some((place, Standing::Settled(..))) = stands else { return Err(RequeueError::Unsettled) };
+            let Some(board) = entry.board() else { return Err(RequeueError::Unsettled) };
+            let Some((place, Standing::Settled(..))) = board.find(task) else {
+                return Err(RequeueError::Unsettled);
+            };
             let (run, next) = self.submit_again(latest, place).await?;
+            // From now on its last outcome does not count.
+            board.put(place, Standing::InFlight, Usage::default());
             // It takes in what it was told before it comes to its end.
             let _ = driver.asks.send(Asked::Again(next, outcome));
             return Ok(run);

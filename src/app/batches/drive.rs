@@ -58,6 +58,9 @@ impl Batches {
         entry.status.send_modify(|status| (status.halted, status.error) = (false, None));
         let ids = (0..tasks.count()).filter_map(|place| tasks.id(place).cloned());
         let board = Arc::new(Board::new(entry.status.clone(), ids, history, &going_on));
+        for next in waiting.iter().filter(|next| matches!(next.how, How::Await(_))) {
+            board.put(next.task, Standing::InFlight, Usage::default());
+        }
         entry.set_board(Some(board.clone()));
         // Whoever asks waits for an answer, or asks for something that is told once.
         let (tell, asks) = mpsc::unbounded_channel();
@@ -79,10 +82,6 @@ impl Batches {
     async fn drive(self, mut driving: Driving, tasks: Lines, terms: Terms, mut waiting: VecDeque<Next>) {
         let (entry, board, cancel) = (driving.entry.clone(), driving.board.clone(), driving.cancel.clone());
         loop {
-            for next in waiting.iter().filter(|next| matches!(next.how, How::Await(_))) {
-                // Its last outcome does not count any more.
-                board.put(next.task, Standing::InFlight, Usage::default());
-            }
             let supervisor = &self.0.supervisor;
             let course = Course::new(supervisor, entry.id, &tasks, terms, board.outcomes(), driving);
             let reached = match course.until(cancel.clone()).run(waiting).await {

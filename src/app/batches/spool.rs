@@ -21,6 +21,8 @@ use crate::domain::id::BatchId;
 /// Bytes that are gathered before they are written: small pieces do not cost a write each.
 const PIECE: usize = 256 << 10;
 
+const ARRIVING: &str = ".arriving-";
+
 /// Why an input is not on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
@@ -63,7 +65,7 @@ impl Spooled {
     ) -> Result<Self, SpoolError> {
         let disk = |source| SpoolError::Disk { path: folder.to_owned(), source };
         let mut named = tempfile::Builder::new();
-        named.prefix(".arriving-").permissions(Permissions::from_mode(0o600));
+        named.prefix(ARRIVING).permissions(Permissions::from_mode(0o600));
         let file = named.tempfile_in(folder).map_err(disk)?;
         let mut arriving = Arriving { file, digest: Sha256::new(), piece: Vec::new() };
         let mut input = std::pin::pin!(input);
@@ -107,8 +109,10 @@ impl Arriving {
 pub(super) fn sweep(folder: &Path, named: &BTreeSet<OsString>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
-        if !named.contains(&name) {
-            std::fs::remove_file(folder.join(name))?;
+        let text = name.to_string_lossy();
+        let is_input = text.starts_with(ARRIVING) || text.ends_with(".jsonl");
+        if is_input && !named.contains(&name) {
+            std::fs::remove_file(folder.join(&name))?;
         }
     }
     Ok(())
