@@ -264,15 +264,11 @@ fn target(verb: Verb, runs: Vec<String>, filter: FilterArgs, all: bool) -> Resul
             return refuse("name runs, narrow them by flags or say --all: one of the three");
         }
     };
-    match (&target, verb) {
-        (Target::Runs(_) | Target::Matching(_), Verb::Pause(PauseMode::Soft)) => {
-            refuse("--soft: a single run is always held; want --batch, --model or --all alone")
-        }
-        (
-            Target::Runs(_) | Target::Matching(_) | Target::Batch(_) | Target::Model(_) | Target::All,
-            Verb::Cancel | Verb::Pause(_) | Verb::Resume | Verb::Requeue,
-        ) => Ok(target),
+    let is_of_runs = matches!(target, Target::Runs(_) | Target::Matching(_));
+    if is_of_runs && verb == Verb::Pause(PauseMode::Soft) {
+        return refuse("--soft: a single run is always held; want --batch, --model or --all alone");
     }
+    Ok(target)
 }
 
 async fn dry_run(client: &Client, verb: Verb, target: Target, json: bool) -> anyhow::Result<Exit> {

@@ -162,3 +162,61 @@ fn screen(list: &RunList, columns: usize) -> String {
         table.lines().chain([counts.as_str()]).map(|line| cut(line) + END_OF_LINE).collect();
     format!("{HOME}{}{END_OF_SCREEN}", lines.join("\r\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashMap, sync::Arc, sync::Mutex};
+
+    use axum::{Json, Router, extract::Query, routing::get};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::fake::Fake;
+
+    fn run(number: usize) -> Value {
+        json!({"id": format!("{number:05}"), "attempt": 1, "about": "", "model": "m", "labels": {}, "priority": 0,
+            "state": "queued", "phase": "queued: waits for a slot", "turns": 0, "calls": 0, "submitted_at": "", "said": "",
+            "usage": {"input": 0, "output": 0, "cached": 0, "estimated": false}})
+    }
+
+    /// Has runs 0 to 2499 and gives them page by page, the newest last.
+    fn daemon(asked: Arc<Mutex<Vec<usize>>>) -> Fake {
+        let list = move |Query(query): Query<HashMap<String, String>>| {
+            let limit: usize = query["limit"].parse().expect("a number");
+            asked.lock().expect("unpoisoned").push(limit);
+            let end = query.get("before").map_or(2_500_usize, |before| before.parse().expect("a number"));
+            let start = end.saturating_sub(limit);
+            let next = (start > 0).then(|| format!("{start:05}"));
+            let runs: Vec<Value> = (start..end).map(run).collect();
+            async move {
+                Json(
+                    json!({"runs": runs, "next": next, "counts": {"total": 2_500, "open": 2_500, "ended": {}}}),
+                )
+            }
+        };
+        Fake::start(Router::new().route("/v1/runs", get(list)))
+    }
+
+    #[tokio::test]
+    async fn all_runs_are_had_page_by_page_the_newest_last() {
+        let asked = Arc::default();
+        let fake = daemon(Arc::clone(&asked));
+        let all = ask(&fake.client(), &FilterArgs::default(), None).await.expect("runs");
+        let ids: Vec<usize> = all.runs.iter().map(|run| run.id.parse().expect("a number")).collect();
+        assert_eq!(ids, (0..2_500).collect::<Vec<_>>());
+        let some = ask(&fake.client(), &FilterArgs::default(), Some(1_200)).await.expect("runs");
+        assert_eq!((some.runs.len(), some.runs[0].id.as_str()), (1_200, "01300"));
+        assert_eq!(*asked.lock().expect("unpoisoned"), [1_000, 1_000, 1_000, 1_000, 200]);
+    }
+
+    #[tokio::test]
+    async fn a_screen_is_no_wider_and_no_higher_than_its_terminal() {
+        let fake = daemon(Arc::default());
+        let list = ask(&fake.client(), &FilterArgs::default(), Some(10)).await.expect("runs");
+        let screen = screen(&list, 40);
+        let lines: Vec<&str> = screen.split("\r\n").collect();
+        assert_eq!(lines.len(), 12);
+        assert!(lines[1..11].iter().all(|line| line.trim_end_matches("\x1b[K").chars().count() <= 40));
+        assert!(lines[11].starts_with("2,500 runs: 2,500 open; showing 10"), "{}", lines[11]);
+    }
+}

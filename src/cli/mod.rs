@@ -29,6 +29,8 @@ pub mod config_command;
 pub mod demo;
 pub mod events;
 pub mod exit;
+#[cfg(test)]
+mod fake;
 mod folder;
 pub mod logs;
 pub mod ls;
@@ -124,6 +126,7 @@ enum Command {
     #[command(about = short(bulk::REQUEUE), long_about = bulk::REQUEUE, after_long_help = bulk::REQUEUE_AFTER)]
     Requeue(bulk::RequeueArgs),
     #[command(about = short(set::ABOUT), long_about = set::ABOUT, after_long_help = set::AFTER)]
+    #[command(override_usage = set::USAGE)]
     Set(set::SetArgs),
     #[command(about = short(overview::BATCHES), long_about = overview::BATCHES)]
     #[command(after_long_help = overview::BATCHES_AFTER)]

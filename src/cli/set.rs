@@ -21,11 +21,13 @@ const OF_DAEMON: &[&str] = &["max_live_runs", "max_turns", "drain_s"];
 const OF_BATCH: &[&str] = &["concurrency"];
 const OF_RUN: &[&str] = &["max_turns", "max_tool_calls", "max_total_tokens", "wall_time_s"];
 
+pub(super) const USAGE: &str = "herder set [OPTIONS] [RUN | --batch <BATCH>] <KEY=VALUE>...";
+
 /// Flags of `herder set`.
 #[derive(Clone, Debug, Args)]
 pub struct SetArgs {
     /// The run, if it is one, then what is changed
-    #[arg(value_name = "[RUN] KEY=VALUE", required = true)]
+    #[arg(value_name = "KEY=VALUE", required = true)]
     pub words: Vec<String>,
     /// The batch: its name or its id
     #[arg(long, value_name = "BATCH")]

@@ -70,7 +70,7 @@ pub(crate) async fn main(args: SubmitArgs, context: Context) -> anyhow::Result<E
     refuse_settings(&args.task, &context)?;
     let client = asking::client(&context)?;
     let text = task_text(&args.text)?;
-    let spec = with_flags(&args.task, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    let spec = with_flags(&args.task, |rules| input::single(&text, args.script.as_deref(), rules))?;
     let body = line(&TaskSpec { task_id: args.id.map(Into::into), ..spec })?;
     // One of its own makes it safe to submit again if the daemon goes away before it has answered.
     let key = args.key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());

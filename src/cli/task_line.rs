@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Context, UsageError, args::TaskArgs};
 use crate::{
     app::input::Rules,
-    config::{self, ConfigError, Sources},
+    config::Defaults,
     domain::{
         script::Script,
         task::{Meta, Params, TaskSpec},
@@ -22,14 +22,22 @@ use crate::{
 const UNNAMED: &str = "";
 
 /// Lends what tasks are completed with: flags, and nothing else.
-pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) -> Result<T, ConfigError> {
-    let mut flags = Vec::new();
-    args.flags(&mut flags);
-    let (config, _) = config::load(&Sources { flags, ..Sources::default() })?;
-    let mut defaults = config.defaults;
-    defaults.model.get_or_insert_with(|| UNNAMED.to_owned());
+pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) -> T {
+    let wall_time_s = args.timeout.map(|time| time.as_secs());
+    let defaults = Defaults {
+        model: Some(args.model.clone().unwrap_or_else(|| UNNAMED.to_owned())),
+        system: args.system.clone(),
+        workspace: args.workspace.clone(),
+        tools: args.tools.clone(),
+        policy: String::new(),
+        priority: args.priority.unwrap_or_default(),
+        labels: args.labels.iter().cloned().collect(),
+        facts: BTreeMap::new(),
+        limits: Limits { max_turns: args.max_turns, wall_time_s, ..Limits::default() },
+        params: Params::default(),
+    };
     let any = |_: &str| Ok(());
-    Ok(work(Rules { defaults: &defaults, model: &any, tool: &any }))
+    work(Rules { defaults: &defaults, model: &any, tool: &any })
 }
 
 /// Refuses flags that only the daemon's own configuration can stand for.
@@ -112,7 +120,7 @@ mod tests {
         let flags =
             Flags::try_parse_from(std::iter::once("x").chain(flags.split_whitespace())).expect("flags");
         let read = |rules: Rules<'_>| input::read_from(input.as_bytes(), &Source::Stdin, rules);
-        let tasks = with_flags(&flags.task, read).expect("flags").expect("tasks");
+        let tasks = with_flags(&flags.task, read).expect("tasks");
         let lines = tasks.iter().map(|task| line(&task.spec).expect("JSON"));
         lines.map(|line| serde_json::from_slice(&line).expect("JSON")).collect()
     }

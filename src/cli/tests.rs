@@ -80,9 +80,13 @@ fn a_wrong_value_is_refused_with_what_would_be_right() {
         ("herder batch in.jsonl --timeout 0", "want at least a second"),
         ("herder batch in.jsonl -l team", "want a name and a value"),
         ("herder batch in.jsonl -j 0", "number would be zero"),
+        ("herder ls --since yesterday", "want a length of time"),
+        ("herder ls --standing up", "possible values: queued, running"),
+        ("herder stats --by colour", "want model, batch"),
+        ("herder batch in.jsonl --detach", "--daemon"),
         ("herder events", "required"),
         ("herder events a --all", "cannot be used with"),
-        ("herder ls --outcome fine", "invalid value"),
+        ("herder ls --outcome fine", "want one of done, budget"),
     ] {
         let told = parse(line).expect_err("refused");
         assert!(told.contains(want), "{line}: {told}");

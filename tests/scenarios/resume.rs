@@ -356,7 +356,7 @@ fn a_run_whose_log_is_damaged_is_named_and_the_others_go_on() {
     let ended = place.herder(&BATCH).expect(1);
     let told: Vec<&str> = ended.err.lines().filter(|line| line.contains("cannot go on")).collect();
     let listed = place.herder(&["ls", "--json", "--state", "out.jsonl.state"]).expect(0).json();
-    let run = listed.iter().find(|run| run["outcome"].is_null()).unwrap()["run"].as_str().unwrap();
+    let run = listed.iter().find(|run| run["outcome"].is_null()).unwrap()["id"].as_str().unwrap();
     assert_eq!(told.len(), 1, "{}", ended.err);
     assert!(
         told[0].starts_with(&format!("herder: run {run} cannot go on: event log damaged at ")),

@@ -167,7 +167,7 @@ fn a_batch_that_halts_now_interrupts_what_runs_and_goes_on_later() {
     let rerun = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--only", "late"]).expect(0);
     assert!(rerun.err.contains("1/1: 1 done"), "{}", rerun.err);
     let listed = place.herder(&["ls", "--json", "--state", "out.jsonl.state"]).expect(0).json();
-    let slow = listed.iter().find(|run| run["id"] == "slow").unwrap();
+    let slow = listed.iter().find(|run| run["task_id"] == "slow").unwrap();
     assert_eq!(slow["outcome"], Value::Null, "interrupted, not ended");
 }
 

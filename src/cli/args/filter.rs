@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use clap::{Args, ValueEnum};
 
 use super::label;
 use crate::{
@@ -19,29 +19,27 @@ use crate::{
 
 /// What narrows runs. Each flag narrows further.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Which runs")]
 pub struct FilterArgs {
     /// Only runs with this name and value; may be given more than once
-    #[arg(long = "label", short = 'l', value_name = "NAME=VALUE", value_parser = label)]
+    #[arg(long = "label", short = 'l', value_name = "NAME=VALUE", value_parser = label, help_heading = "Which runs")]
     pub labels: Vec<(String, String)>,
     /// Only runs that ended like this: an outcome, or a detail of one
-    #[arg(long, value_name = "OUTCOME", value_parser = PossibleValuesParser::new(outcomes()))]
-    #[arg(hide_possible_values = true)]
+    #[arg(long, value_name = "OUTCOME", value_parser = outcome, help_heading = "Which runs")]
     pub outcome: Option<String>,
-    /// Only runs that stand like this: queued, running, paused or ended
-    #[arg(long, value_name = "HOW", value_delimiter = ',', hide_possible_values = true)]
+    /// Only runs that stand like this
+    #[arg(long, value_name = "HOW", value_delimiter = ',', help_heading = "Which runs")]
     pub standing: Vec<StandingArg>,
     /// Only runs of this batch: its name, its id, or the beginning of it
-    #[arg(long, value_name = "BATCH")]
+    #[arg(long, value_name = "BATCH", help_heading = "Which runs")]
     pub batch: Option<String>,
     /// Only runs that ask this model
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Which runs")]
     pub model: Option<String>,
     /// Only attempts at the task with this id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = "Which runs")]
     pub task: Option<String>,
     /// Only runs submitted since: so long ago, as 90s, 10m, 1h30m or 7d, or at a time, as 2026-11-30T08:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = since, help_heading = "Which runs")]
     pub since: Option<Since>,
 }
 
@@ -155,9 +153,12 @@ impl FilterArgs {
     }
 }
 
-/// Every outcome and every detail, outcomes first.
-fn outcomes() -> impl Iterator<Item = &'static str> {
-    std::iter::once(Outcome::Done.as_str()).chain(RetryFailed::names())
+fn outcome(text: &str) -> Result<String, String> {
+    let names = || std::iter::once(Outcome::Done.as_str()).chain(RetryFailed::names());
+    match names().find(|name| *name == text) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(format!("want one of {}", names().collect::<Vec<_>>().join(", "))),
+    }
 }
 
 pub(in crate::cli) fn since(text: &str) -> Result<Since, String> {

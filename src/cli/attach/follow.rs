@@ -93,7 +93,7 @@ impl Attached {
     }
 
     /// Writes every result until the batch has ended or somebody has seen enough.
-    pub(super) async fn to_the_end(mut self) -> anyhow::Result<Exit> {
+    pub(super) async fn watch(mut self) -> anyhow::Result<Exit> {
         let stopper = self.stopping.stopper();
         let (told, view) = watch::channel(None);
         let _asking = AbortOnDropHandle::new(tokio::spawn(ask(self.client.clone(), self.route(), told)));

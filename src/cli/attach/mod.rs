@@ -43,7 +43,7 @@ use stopping::Stopping;
 /// Runs the command.
 pub(super) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Exit> {
     refuse_foreground(&args, &context)?;
-    let tasks = with_flags(&args.task, |rules| tasks(&args, rules))??;
+    let tasks = with_flags(&args.task, |rules| tasks(&args, rules))?;
     let chosen = chosen(&args, &tasks)?;
     let out = out(&args)?;
     if let Some(out) = &out {
@@ -71,7 +71,7 @@ pub(super) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         with_messages: args.include.contains(&Include::Messages),
     };
     let shown = shown::Shown::new(args.progress, args.json, &context.screen, batch.chosen.len());
-    Attached::new(client, batch, shown, stopping).to_the_end().await
+    Attached::new(client, batch, shown, stopping).watch().await
 }
 
 /// Refuses flags that only a batch in this process can heed.

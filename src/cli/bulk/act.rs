@@ -106,7 +106,7 @@ impl Tally {
         if self.exit == Exit::Done {
             self.exit = Exit::of(&error);
         }
-        if !self.json && !(missed && chosen == Chosen::ByMatch) {
+        if !self.json {
             say(&format!("{name}: {error}"));
         }
         Ok(())
