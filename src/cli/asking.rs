@@ -174,17 +174,6 @@ fn forbidden(error: &reqwest::Error) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_socket_is_in_the_folder_of_the_session_or_among_temporary_files() {
-        let users = tempfile::tempdir().expect("a folder");
-        let at =
-            |runtime: Option<&str>| socket_of(runtime.map(PathBuf::from), 7, users.path(), Path::new("/t"));
-        assert_eq!(at(Some("/r")), Path::new("/r/herder/herder.sock"));
-        assert_eq!(at(None), Path::new("/t/herder-7/herder.sock"));
-        std::fs::create_dir(users.path().join("7")).expect("made");
-        assert_eq!(at(None), users.path().join("7/herder/herder.sock"));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_daemon_that_stays_away_is_waited_for_no_longer_than_the_window() {
         let socket = Path::new("/nowhere/herder.sock");

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::{
     actor::{Live, LiveDelta},
+    daemon::wire::{ApiError, Code},
     domain::{
         event::{Envelope, Event},
         id::{Pos, RunId, Seq},
@@ -93,37 +94,38 @@ pub(super) fn delta(live: &Live) -> Bytes {
         LiveDelta::Text(text) => ("text", text),
         LiveDelta::Reasoning(text) => ("reasoning", text),
     };
-    let data = Delta { run: *run, turn: *turn, kind, text };
-    format!("event: delta\ndata: {}\n\n", serde_json::to_string(&data).unwrap_or_default()).into()
+    let data = Delta { run: *run, turn: *turn, text };
+    format!("event: {kind}\ndata: {}\n\n", serde_json::to_string(&data).unwrap_or_default()).into()
 }
 
 #[derive(Serialize)]
 struct Delta<'a> {
     run: RunId,
     turn: u32,
-    kind: &'static str,
     text: &'a str,
 }
 
-/// Why a stream ended before its run did.
+/// Why a stream ended.
 #[derive(Clone, Debug)]
 pub(super) enum End {
+    /// The run that it followed has.
+    Ended,
     /// The server or its log is closing.
     Closing,
     /// The log could not be read.
-    Failed { code: &'static str, message: String },
+    Failed(ApiError),
 }
 
 impl From<&StoreError> for End {
     fn from(error: &StoreError) -> Self {
         let code = match error {
             StoreError::Closed => return Self::Closing,
-            StoreError::Damaged { .. } => "log_damaged",
-            StoreError::Unavailable(_) | StoreError::Conflict { .. } | StoreError::Encode(_) => {
-                "log_unavailable"
+            StoreError::Damaged { .. } | StoreError::Conflict { .. } | StoreError::Encode(_) => {
+                Code::Internal
             }
+            StoreError::Unavailable(_) => Code::StoreUnavailable,
         };
-        Self::Failed { code, message: error.to_string() }
+        Self::Failed(ApiError::new(code, error.to_string()))
     }
 }
 
@@ -178,9 +180,8 @@ impl Chunk {
                 let message = "herder is closing; resume once it is back";
                 self.special("end", &json!({ "code": "closing", "message": message }));
             }
-            End::Failed { code, message } => {
-                self.special("error", &json!({ "code": code, "message": message }));
-            }
+            End::Ended => self.special("end", &json!({ "code": "ended", "message": "the run has ended" })),
+            End::Failed(error) => self.special("error", &json!(error)),
         }
     }
 

@@ -73,6 +73,8 @@ enum State {
     /// Has read what the queue does not have, and has yet to hand on a page of it.
     Arriving(Subscription),
     Following(Subscription),
+    /// The run has ended, and the client has all of it.
+    Ended,
     Over,
 }
 
@@ -160,6 +162,10 @@ impl EventStream {
                 self.state = State::Following(subscription);
             }
             State::Following(subscription) => return Ok(self.follow(subscription, chunk)),
+            State::Ended => {
+                chunk.end(&End::Ended);
+                return Ok(Step::Send);
+            }
             State::Over => {}
         }
         Ok(Step::Gather)
@@ -178,7 +184,7 @@ impl EventStream {
         self.state = match subscription {
             _ if page.len() >= PAGE => State::Reading(subscription),
             None => State::Reading(Some(self.shared.subscribe(&self.filter, self.deltas))),
-            Some(_) if page.is_empty() && self.has_ended().await? => State::Over,
+            Some(_) if page.is_empty() && self.has_ended().await? => State::Ended,
             Some(subscription) => State::Arriving(subscription),
         };
         self.page = page.into_iter();
@@ -196,7 +202,7 @@ impl EventStream {
             let frame = Frame::of(&envelope);
             chunk.event(self.cursor.id(), &frame);
             if frame.ends && self.cursor.is_of_run() {
-                self.state = State::Over;
+                self.state = State::Ended;
                 break;
             }
         }
@@ -249,6 +255,7 @@ impl EventStream {
                     if self.cursor.advance(frame.pos, frame.seq) {
                         chunk.event(self.cursor.id(), &frame);
                         if frame.ends && self.cursor.is_of_run() {
+                            self.state = State::Ended;
                             return Step::Send;
                         }
                     }

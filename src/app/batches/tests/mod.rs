@@ -118,7 +118,7 @@ impl Daemon {
 
     async fn with_slots(disk: &Disk, slots: usize) -> Self {
         let (gate, store) = (Gate::new(), disk.store());
-        let mut models = Models::default();
+        let models = Models::default();
         let providers: [(&str, Arc<dyn ModelProvider>); 2] =
             [(crate::app::input::SCRIPTED, Arc::new(Scripted::default())), (GATED, Arc::new(gate.clone()))];
         for (name, provider) in providers {

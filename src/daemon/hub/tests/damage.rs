@@ -26,7 +26,7 @@ async fn a_damaged_log_ends_the_streams_that_would_need_it_and_no_other() {
     ];
     for stream in streams {
         let last = Reader::new(stream).rest().await.pop().unwrap();
-        assert_eq!((last.id, &*last.event, &last.data["code"]), (None, "error", &"log_damaged".into()));
+        assert_eq!((last.id, &*last.event, &last.data["code"]), (None, "error", &"internal".into()));
     }
     let mut healthy = Reader::new(hub.run(run_id(1), Seq::START, Deltas::Without));
     healthy.greeting().await;

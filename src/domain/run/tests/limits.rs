@@ -87,3 +87,23 @@ fn the_end_of_a_run_sums_up_its_log() {
     assert_eq!((end.turns, end.calls), (2, 2));
     assert_eq!(end.usage, Usage { input: 20, output: 10, ..Usage::default() });
 }
+
+#[test]
+fn limits_are_changed_while_the_run_goes_on_and_what_is_not_named_stays() {
+    let turns = |turns| Input::SetLimits(Limits { max_turns: Some(turns), ..Limits::default() });
+    let mut play = Play::limited(Limits { max_turns: Some(1), max_tool_calls: Some(9), ..Limits::default() });
+    assert_eq!(play.attempt(turns(1)), Err(Refused::Unchanged));
+    play.tell(turns(2));
+    let limits = play.run.spec().expect("a spec").limits;
+    assert_eq!((limits.max_turns, limits.max_tool_calls), (Some(2), Some(9)));
+    play.asks(&[("c1", "read")]);
+    play.grants("c1");
+    play.ends("c1");
+    assert_eq!((play.run.turn(), play.run.outcome()), (2, None), "the first limit would have ended it");
+    play.tell(turns(1));
+    play.asks(&[("c2", "read")]);
+    play.grants("c2");
+    play.ends("c2");
+    assert_eq!((play.outcome(), play.end().turns), (Outcome::Budget(Limit::Turns), 2));
+    assert_eq!(play.attempt(turns(9)), Err(Refused::Ended));
+}

@@ -21,6 +21,7 @@ enum Step {
     Finish { which: usize, ok: bool, terminate: bool },
     Say { when: InputKind, turn: Option<u32> },
     CancelCall { which: usize },
+    Limits(Limits),
     Pause,
     Resume,
     Park,
@@ -87,6 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => say,
         1 => prop::sample::select(outcome).prop_map(Step::End),
         2 => any::<usize>().prop_map(|which| Step::CancelCall { which }),
+        1 => limits().prop_map(Step::Limits),
         4 => prop::sample::select(vec![Step::Pause, Step::Resume]),
         6 => prop::sample::select(vec![Step::Park, Step::Unpark, Step::Unpark]),
         1 => Just(Step::Interrupt),
@@ -252,6 +254,7 @@ impl World {
             Step::CancelCall { which } => {
                 Input::CancelCall(self.open(which, |open| !open.is_started())?.call.id.clone())
             }
+            Step::Limits(limits) => Input::SetLimits(limits),
             Step::Pause => Input::Pause,
             Step::Resume => Input::Resume,
             Step::Park => Input::Park(ParkReason::Paused),

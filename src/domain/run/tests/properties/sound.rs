@@ -85,6 +85,7 @@ impl World {
                 | Event::TurnStart(_)
                 | Event::Decision(_)
                 | Event::ModelRetry(_)
+                | Event::LimitsSet(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
                 | Event::Restart(_) => {}
@@ -109,6 +110,7 @@ impl World {
 const fn may_come_while_parked(event: &Event) -> bool {
     match event {
         Event::InputQueued(_)
+        | Event::LimitsSet(_)
         | Event::Paused(_)
         | Event::Resumed(_)
         | Event::Unparked(_)
