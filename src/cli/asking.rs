@@ -32,8 +32,10 @@ pub(super) fn client(context: &Context) -> anyhow::Result<Client> {
 
 fn client_at(context: &Context) -> anyhow::Result<Client> {
     let place = place(context.socket.as_deref())?;
-    // What is said to a stranger's socket is said to a stranger.
-    socket::check_folder(&place)?;
+    // What is said to a stranger's socket is said to a stranger. Where there is none, that is told when it is asked.
+    if place.path().exists() {
+        socket::check_folder(&place)?;
+    }
     Ok(Client::at_socket(place.path())?)
 }
 

@@ -11,7 +11,12 @@ use crate::{
         tools::ToolsError,
     },
     config::ConfigError,
-    daemon::{client::ClientError, wire::Code},
+    daemon::{
+        client::ClientError,
+        lifetime::ServeError,
+        server::{socket::SocketError, systemd::OddSocket},
+        wire::Code,
+    },
     telemetry::{log::LogError, prometheus::MetricsError},
 };
 
@@ -74,6 +79,20 @@ impl Exit {
                 ClientError::Lost { .. } | ClientError::Setup(_) => Self::NotDone,
             };
         }
+        if let Some(serve) = error.downcast_ref::<ServeError>() {
+            return match serve {
+                ServeError::State(state) => Self::of_state(state),
+                ServeError::Start(_)
+                | ServeError::Socket(_)
+                | ServeError::Listen(_)
+                | ServeError::Token(_)
+                | ServeError::NoUser(_) => Self::Usage,
+                ServeError::Inputs(_)
+                | ServeError::Store(_)
+                | ServeError::Metrics(_)
+                | ServeError::System(_) => Self::NotDone,
+            };
+        }
         if let Some(state) = error.downcast_ref::<StateError>() {
             return Self::of_state(state);
         }
@@ -84,6 +103,8 @@ impl Exit {
             || error.is::<LogError>()
             || error.is::<MetricsError>()
             || error.is::<UsageError>()
+            || error.is::<SocketError>()
+            || error.is::<OddSocket>()
             || error.is::<StartError>()
             || error.is::<ToolsError>()
             || error.is::<FindError>();

@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{Context, Exit, args::KeepArgs, asking, start::say};
 use crate::{
+    app::state::StateError,
     config::{Flag, Sources},
     daemon::{
         client::{Client, Route},
@@ -28,6 +29,7 @@ use crate::{
         server::systemd::Inherited,
         wire::Status,
     },
+    store::folder::StateFolder,
 };
 
 pub(super) const ABOUT: &str = "Run as a daemon that takes tasks over a Unix socket
@@ -165,7 +167,8 @@ async fn detach(args: &ServeArgs, context: &Context) -> anyhow::Result<Exit> {
 
 /// Starts this program again, with its output in `log`; tells where in the log its own lines begin.
 fn start(state: &Path, log: &Path) -> anyhow::Result<(Child, u64)> {
-    std::fs::create_dir_all(state).with_context(|| format!("{}: cannot be made", state.display()))?;
+    // Whoever has it, or what is wrong with it, is told here and now; the daemon takes it for good.
+    drop(StateFolder::open_for_writing(state).map_err(StateError::Folder)?);
     let mut open = OpenOptions::new();
     let open = open.append(true).create(true).mode(0o600).open(log);
     let file = open.with_context(|| format!("{}: cannot be written", log.display()))?;
