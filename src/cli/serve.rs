@@ -23,7 +23,7 @@ use crate::{
     app::state::StateError,
     config::{Flag, Sources},
     daemon::{
-        client::{Client, Route},
+        client::{Client, ClientError, Route},
         desk::Desk,
         lifetime::{self, Setup},
         server::systemd::Inherited,
@@ -136,9 +136,13 @@ fn tell_ready(desk: &Desk) {
 async fn detach(args: &ServeArgs, context: &Context) -> anyhow::Result<Exit> {
     let state = context.state_folder()?;
     let socket = asking::place(context.socket.as_deref())?;
+    let client = Client::at_socket(socket.path())?;
+    if let Ok(status) = status(&client).await {
+        let (place, pid) = (socket.path().display(), status.pid);
+        return Err(UsageError(format!("a daemon is already running at {place}, as process {pid}")).into());
+    }
     let log = args.log_file.clone().unwrap_or_else(|| state.join("daemon.log"));
     let (mut child, from) = start(&state, &log)?;
-    let client = Client::at_socket(socket.path())?;
     tokio::select! {
         answers = until_it_answers(&mut child, &client) => match answers? {
             Start::Answers(pid) => {
@@ -217,8 +221,7 @@ async fn until_it_answers(child: &mut Child, client: &Client) -> anyhow::Result<
             return Ok(Start::Ended(exit.unwrap_or(Exit::NotDone)));
         }
         // Another daemon may be there already; then this one is about to end.
-        let answer: Result<Status, _> = client.get(&Route::to(["v1", "status"])).await;
-        if let Ok(status) = answer
+        if let Ok(status) = status(client).await
             && Some(status.pid) == child.id()
             && status.phase == "ready"
         {
@@ -227,6 +230,10 @@ async fn until_it_answers(child: &mut Child, client: &Client) -> anyhow::Result<
         tokio::time::sleep(PAUSE).await;
     }
     Ok(Start::Silent)
+}
+
+async fn status(client: &Client) -> Result<Status, ClientError> {
+    client.get(&Route::to(["v1", "status"])).await
 }
 
 async fn end(child: &mut Child) {

@@ -1,8 +1,8 @@
 //! The daemon's life: it starts, takes up what an earlier one left, serves, and stops in order.
 //!
-//! The state's lock is taken first and given back last, so one daemon has a state at a time. It answers from the moment
-//! it has its socket; until what was left is taken up it says that it is starting. Its end: nothing new, runs to the end
-//! of their turn, streams, connections, the log.
+//! The state's lock is taken before anything is read and given back last, so one daemon has a state at a time. Clients are
+//! answered once the open runs are known; until they are taken up it says that it is starting. Its end: nothing new, runs
+//! to the end of their turn, streams, connections, the log.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -77,8 +77,8 @@ pub enum ServeError {
 /// It cannot start; then nothing was changed.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
-    let state = State::to_write(&setup.state, setup.config.store.durability)?;
     let doors = Doors::open(&setup)?;
+    let state = State::to_write(&setup.state, setup.config.store.durability)?;
     let access = access(&setup.config)?;
     let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
     let (desk, streams) = open_desk(setup, state, &doors).await?;
