@@ -5,21 +5,23 @@ use std::{
     os::unix::net::UnixListener,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::{Ended, Place};
 
-/// Answers every request with these headers and this body, for as long as the test runs.
-fn answering(place: &Place, head: &'static str, body: String) {
+/// Answers a request for a path with a status and a body, as a daemon that speaks this version, for as long as the test runs.
+fn answering(place: &Place, version: u32, answer: impl Fn(&str) -> (&'static str, Value) + Send + 'static) {
     let listener = UnixListener::bind(place.path("d.sock")).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            let _head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            let length = body.len();
+            let head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            let (status, body) = answer(head[0].rsplit_once(' ').unwrap().0);
+            let (body, version) = (body.to_string(), format!("herder-api: {version}"));
+            let length = format!("content-length: {}", body.len());
             let answer =
-                format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+                format!("HTTP/1.1 {status}\r\n{version}\r\n{length}\r\nconnection: close\r\n\r\n{body}");
             // A client that has seen enough is no concern of this.
             let _ = stream.write_all(answer.as_bytes());
         }
@@ -80,7 +82,7 @@ fn without_a_daemon_runs_are_read_where_run_keeps_them() {
 #[test]
 fn a_daemon_of_another_version_is_not_asked() {
     let place = Place::new();
-    answering(&place, "200 OK\r\nherder-api: 2", "{}".to_owned());
+    answering(&place, 2, |_| ("200 OK", json!({})));
     for args in [&["ls"][..], &["status"], &["submit", "t"]] {
         let told = place.herder(&[args, &SOCKET].concat()).expect(6);
         assert!(
@@ -100,12 +102,8 @@ fn a_refusal_ends_the_command_by_its_kind() {
         ("422 Unprocessable Entity", "invalid_input", 2),
     ] {
         let place = Place::new();
-        let head = Box::leak(format!("{status}\r\nherder-api: 1").into_boxed_str());
-        answering(
-            &place,
-            head,
-            json!({"code": code, "message": "it is so", "mistakes": ["line 1"]}).to_string(),
-        );
+        let refusal = json!({"code": code, "message": "it is so", "mistakes": ["line 1"]});
+        answering(&place, 1, move |_| (status, refusal.clone()));
         let told = place.herder(&[&["steer", "x", "t"][..], &SOCKET].concat()).expect(exit);
         assert_eq!(told.err, "herder: it is so\nherder: line 1\n");
     }
@@ -137,4 +135,80 @@ fn the_input_of_a_batch_is_checked_before_the_daemon_is_asked() {
         "{}",
         told.err
     );
+}
+
+fn usage() -> Value {
+    json!({"input": 1000, "output": 20, "cached": 0, "estimated": false})
+}
+
+fn run(id: &str, state: &str, phase: &str) -> Value {
+    json!({"id": id, "task_id": format!("task-{id}"), "attempt": 1, "about": "Do it", "model": "m", "labels": {},
+        "priority": 0, "state": state, "phase": phase, "turns": 2, "calls": 1, "submitted_at": "2026-11-30T08:00:00Z",
+        "said": "Let me see.", "usage": usage()})
+}
+
+/// A daemon with two runs, of which one ends before anything can be done to it.
+fn with_two_runs() -> Place {
+    let place = Place::new();
+    answering(&place, 1, |request| match request {
+        "GET /v1/status" => ("200 OK", status()),
+        "POST /v1/runs/a/cancel" | "POST /v1/pause" => ("200 OK", json!({"changed": true, "seq": 7})),
+        "POST /v1/runs/b/cancel" => ("409 Conflict", json!({"code": "ended", "message": "run b has ended"})),
+        "GET /v1/runs/a" => {
+            let mut run = run("a", "running", "thinking: waits for the model");
+            let more = json!({"task": "Do it", "workspace": "/w", "max_turns": 50, "events": 9});
+            run.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            ("200 OK", run)
+        }
+        list if list.starts_with("GET /v1/runs?") => {
+            let runs =
+                [run("a", "running", "acting: bash runs"), run("b", "queued", "queued: waits for a slot")];
+            ("200 OK", json!({"runs": runs, "counts": {"total": 3, "open": 2, "ended": {"done": 1}}}))
+        }
+        other => panic!("{other}"),
+    });
+    place
+}
+
+fn status() -> Value {
+    let load = json!({"live": 1, "queued": 1, "held": 0, "thinking": 0, "acting": 1, "calls_running": 1, "calls_waiting": 0});
+    json!({"version": "0.1.0", "api": 1, "pid": 1, "state": "/s", "socket": "d.sock", "started_at": "", "phase": "ready",
+        "max_live_runs": 100, "load": load, "rates": {"turns_per_s": 0.0, "tokens_per_s": 0.0, "runs_per_min": 0.0},
+        "runs": {"total": 3, "open": 2, "ended": {"done": 1}}, "open_usage": usage(), "open_batches": 0, "paused": [],
+        "followers": 0})
+}
+
+#[test]
+fn runs_of_the_daemon_are_listed_and_shown_as_those_of_a_folder() {
+    let place = with_two_runs();
+    let listed = place.herder(&[&["ls"][..], &SOCKET].concat()).expect(0);
+    let lines: Vec<Vec<&str>> = listed.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["RUN", "TASK", "TRY", "STANDS", "TURNS", "CALLS", "TOKENS", "COST", "TIME"]);
+    assert_eq!(lines[1], ["a", "task-a", "1", "acting:", "bash", "runs", "2", "1", "1.0k", "-", "-"]);
+    assert_eq!(listed.err, "herder: 3 runs: 2 open, 1 done; showing 2\n");
+    let variable = place.command(&["ls", "--json"]).env("HERDER_SOCKET", "d.sock").output().unwrap();
+    assert_eq!(Ended::of(&variable).expect(0).json()[1]["task_id"], "task-b");
+    let shown = place.herder(&[&["show", "a"][..], &SOCKET].concat()).expect(0).out;
+    assert!(shown.contains("stands     thinking: waits for the model\nturns      2 of 50\n"), "{shown}");
+}
+
+#[test]
+fn what_is_done_to_many_is_told_in_one_line() {
+    let place = with_two_runs();
+    let cancel = |args: &[&str]| place.herder(&[&["cancel"], args, &SOCKET].concat());
+    assert_eq!(cancel(&["-l", "team=x"]).expect(0).out, "cancelled 1, 1 had ended\n");
+    let named = cancel(&["a", "b"]).expect(1);
+    let told = (named.out.as_str(), named.err.as_str());
+    assert_eq!(told, ("cancelled 1, 1 had ended\n", "herder: b: run b has ended\n"));
+    let lines = cancel(&["a", "b", "--json"]).expect(1).json();
+    assert_eq!(lines[0], json!({"target": "a", "changed": true, "seq": 7}));
+    assert_eq!((&lines[1]["target"], &lines[1]["code"]), (&json!("b"), &json!("ended")));
+    let dry = cancel(&["-l", "team=x", "--dry-run"]).expect(0);
+    assert_eq!(
+        (dry.out.lines().count(), dry.err.as_str()),
+        (3, "herder: would be cancelled: 2 runs; nothing was done\n")
+    );
+    assert!(cancel(&[]).expect(2).err.contains("or say --all"));
+    let paused = place.herder(&[&["pause", "--all", "--soft"][..], &SOCKET].concat()).expect(0);
+    assert_eq!(paused.out, "paused 1\n");
 }
