@@ -201,6 +201,7 @@ impl Attached {
     ) -> Result<BatchView, Left> {
         let mut patience = Patience::new(WINDOW);
         loop {
+            let since = Instant::now();
             let error = match self.lines(true).await {
                 Ok(mut lines) => match self.pass(&mut lines, results, &mut view, &mut patience).await? {
                     Pass::Broken(error) => error,
@@ -215,6 +216,10 @@ impl Attached {
                 },
                 Err(error) => error,
             };
+            // It may have had nothing to say for long, and been there all the time.
+            if since.elapsed() > STEADY {
+                patience.answered();
+            }
             tokio::select! {
                 waited = patience.after(error) => waited?,
                 _ = self.stopping.stopped() => return Err(Left::Stopped),
@@ -230,19 +235,12 @@ impl Attached {
         view: &mut watch::Receiver<Option<BatchView>>,
         patience: &mut Patience,
     ) -> Result<Pass, Left> {
-        let since = Instant::now();
         loop {
             let line = tokio::select! {
                 line = lines.next() => match line {
                     Ok(Some(line)) => line,
                     Ok(None) => return Ok(Pass::Over),
-                    Err(error) => {
-                        // It may have been silent for long, and there all the time.
-                        if since.elapsed() > STEADY {
-                            patience.answered();
-                        }
-                        return Ok(Pass::Broken(error));
-                    }
+                    Err(error) => return Ok(Pass::Broken(error)),
                 },
                 Ok(()) = view.changed() => {
                     if let Some(view) = &*view.borrow_and_update() {
@@ -252,8 +250,8 @@ impl Attached {
                 }
                 _ = self.stopping.stopped() => return Err(Left::Stopped),
             };
-            patience.answered();
             if let Some((place, line, outcome)) = self.take(line) {
+                patience.answered();
                 if let Some(outcome) = outcome {
                     self.shown.ended(outcome);
                 }
