@@ -1,31 +1,71 @@
 //! Commands that ask the daemon, where there is none, or another than they know: what they say and how they end.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    os::unix::net::UnixListener,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place};
+use crate::support::{Ended, Place, until};
+
+/// A body that is never ended: what it begins with is told, and nothing more comes.
+const ENDLESS: &str = "200 OK\r\ntransfer-encoding: chunked";
 
 /// Answers a request for a path with a status and a body, as a daemon that speaks this version, for as long as the test runs.
 fn answering(place: &Place, version: u32, answer: impl Fn(&str) -> (&'static str, Value) + Send + 'static) {
     let listener = UnixListener::bind(place.path("d.sock")).unwrap();
     std::thread::spawn(move || {
+        let mut endless = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            let head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            let (status, body) = answer(head[0].rsplit_once(' ').unwrap().0);
-            let (body, version) = (body.to_string(), format!("herder-api: {version}"));
-            let length = format!("content-length: {}", body.len());
-            let answer =
-                format!("HTTP/1.1 {status}\r\n{version}\r\n{length}\r\nconnection: close\r\n\r\n{body}");
+            let request = request(&stream);
+            let (status, body) = answer(&request);
+            let head = format!("HTTP/1.1 {status}\r\nherder-api: {version}\r\nconnection: close");
+            if status == ENDLESS {
+                let answer = format!("{head}\r\n\r\n{:x}\r\n{body}\n\r\n", body.to_string().len() + 1);
+                stream.write_all(answer.as_bytes()).unwrap();
+                endless.push(stream);
+                continue;
+            }
+            let body = if body.is_null() { String::new() } else { body.to_string() };
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             // A client that has seen enough is no concern of this.
             let _ = stream.write_all(answer.as_bytes());
         }
     });
+}
+
+/// The method and the path of a request, once all of it was read.
+fn request(stream: &UnixStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut first, mut length, mut chunked) = (None, 0, false);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(number) = line.strip_prefix("content-length: ") {
+            length = number.parse().unwrap();
+        }
+        chunked |= line == "transfer-encoding: chunked";
+        first.get_or_insert(line);
+    }
+    if chunked {
+        let mut line = String::new();
+        while line != "0\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        reader.read_line(&mut line).unwrap();
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    let first = first.unwrap();
+    let (request, _) = first.rsplit_once(' ').unwrap();
+    let (method, path) = request.split_once(' ').unwrap();
+    format!("{} {path}", method.to_uppercase())
 }
 
 const SOCKET: [&str; 2] = ["--socket", "d.sock"];
@@ -211,4 +251,32 @@ fn what_is_done_to_many_is_told_in_one_line() {
     assert!(cancel(&[]).expect(2).err.contains("or say --all"));
     let paused = place.herder(&[&["pause", "--all", "--soft"][..], &SOCKET].concat()).expect(0);
     assert_eq!(paused.out, "paused 1\n");
+}
+
+#[test]
+fn a_signal_ends_the_watching_of_a_batch_and_not_the_batch() {
+    let result = json!({"id": "line-1", "run": "0198c2a1-0000-7000-8000-000000000001", "outcome": "done", "detail": null});
+    let batch = json!({"id": "b1", "name": "in.jsonl", "state": "open", "created_at": "", "tasks": 2, "waiting": 0,
+        "open": 1, "ended": {"done": 1}, "usage": usage()});
+    let place = Place::new();
+    place.write("in.jsonl", "{\"task\": \"t\"}\n{\"task\": \"u\"}\n");
+    let line = result.clone();
+    answering(&place, 1, move |request| match request {
+        "POST /v1/batches?name=in.jsonl" => ("201 Created", json!({"id": "b1", "changed": true, "tasks": 2})),
+        "GET /v1/batches/b1" => ("200 OK", batch.clone()),
+        "GET /v1/batches/b1/results" => ("200 OK", Value::Null),
+        "GET /v1/batches/b1/results?follow=true" => (ENDLESS, line.clone()),
+        other => panic!("{other}"),
+    });
+    let args = ["batch", "in.jsonl", "-o", "out.jsonl", "--daemon", "--progress", "none"];
+    let watching = place.start(&[&args[..], &SOCKET].concat());
+    until("a result", || place.results("out.jsonl") == [result.clone()]);
+    watching.signal(rustix::process::Signal::INT);
+    assert_eq!(watching.wait(), Some(130));
+    assert_eq!(
+        place.read("err.txt"),
+        "herder: detached: batch in.jsonl goes on; the same command attaches again; `herder cancel --batch b1` ends it\n"
+    );
+    let detached = place.herder(&[&args[..], &["--detach"], &SOCKET].concat()).expect(0);
+    assert_eq!(detached.out, "b1\n");
 }
