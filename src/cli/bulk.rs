@@ -11,18 +11,18 @@ use super::{
     args::{FilterArgs, StandingArg},
     asking,
     ls::ask,
-    start::say,
     stdout::Output,
-    table,
 };
 use crate::daemon::{
     client::{Client, Route},
-    wire::{BatchList, BatchState, BatchView, Changed, Pause, PauseMode, RunDetail, RunView, Status},
+    wire::{BatchList, BatchState, BatchView, Changed, Pause, PauseMode, RunView},
 };
 
 mod act;
+mod dry_run;
 
 use act::Tally;
+use dry_run::dry_run;
 
 pub(super) const CANCEL: &str = "End runs
 
@@ -269,42 +269,6 @@ fn target(verb: Verb, runs: Vec<String>, filter: FilterArgs, all: bool) -> Resul
         return refuse("--soft: a single run is always held; want --batch, --model or --all alone");
     }
     Ok(target)
-}
-
-async fn dry_run(client: &Client, verb: Verb, target: Target, json: bool) -> anyhow::Result<Exit> {
-    let (runs, whole) = match &target {
-        Target::Runs(names) => {
-            let mut runs = Vec::new();
-            for name in names {
-                runs.push(client.get::<RunDetail>(&Route::to(["v1", "runs", name])).await?.run);
-            }
-            (runs, None)
-        }
-        Target::Matching(filter) => (matching(client, filter).await?, None),
-        Target::Batch(name) => {
-            let batch: BatchView = client.get(&Route::to(["v1", "batches", name])).await?;
-            let what = format!("batch {}, {} open and {} waiting", batch.name, batch.open, batch.waiting);
-            (Vec::new(), Some(what))
-        }
-        Target::Model(name) => (Vec::new(), Some(format!("every run that asks {name}"))),
-        Target::All => {
-            let status: Status = client.get(&Route::to(["v1", "status"])).await?;
-            let what = format!("everything: {} open runs, {} batches", status.runs.open, status.open_batches);
-            (Vec::new(), Some(what))
-        }
-    };
-    let mut out = Output::stdout();
-    if json {
-        for run in &runs {
-            let _open = out.json(run)?;
-        }
-    } else if !runs.is_empty() {
-        let _open = out.line(&table::runs(&runs))?;
-    }
-    let _open = out.flush()?;
-    let what = whole.unwrap_or_else(|| super::render::counted(runs.len(), "run"));
-    say(&format!("would be {}: {what}; nothing was done", verb.past()));
-    Ok(Exit::Done)
 }
 
 #[cfg(test)]

@@ -17,12 +17,22 @@ use crate::daemon::{
 /// Answers for as long as it lives.
 pub(super) struct Fake {
     folder: TempDir,
-    _serving: AbortOnDropHandle<()>,
+    serving: AbortOnDropHandle<()>,
 }
 
 impl Fake {
     pub(super) fn start(router: Router) -> Self {
-        let folder = TempDir::new().expect("a folder");
+        Self::start_in(TempDir::new().expect("a folder"), router)
+    }
+
+    /// Ends, and starts anew in the same place with other answers.
+    pub(super) fn restarted(self, router: Router) -> Self {
+        drop(self.serving);
+        std::fs::remove_file(self.folder.path().join("herder.sock")).expect("removed");
+        Self::start_in(self.folder, router)
+    }
+
+    fn start_in(folder: TempDir, router: Router) -> Self {
         let listener = UnixListener::bind(folder.path().join("herder.sock")).expect("a socket");
         let router = router.layer(map_response(|mut response: Response| async {
             response.headers_mut().insert(VERSION_HEADER, API_VERSION.into());
@@ -34,7 +44,7 @@ impl Fake {
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { folder, _serving: AbortOnDropHandle::new(serving) }
+        Self { folder, serving: AbortOnDropHandle::new(serving) }
     }
 
     pub(super) fn client(&self) -> Client {

@@ -144,3 +144,34 @@ impl Shown {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, routing::get};
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::fake::Fake;
+
+    #[tokio::test]
+    async fn without_following_only_what_there_was_at_first_is_shown() {
+        let events = |count: u64| {
+            (1..=count).map(|id| format!("id: {id}\nevent: turn_start\ndata: {{}}\n\n")).collect::<String>()
+        };
+        let three = move || async move { events(3) };
+        let fake = Fake::start(Router::new().route("/v1/runs/r/events", get(three)));
+        let run = json!({"id": "r", "attempt": 1, "about": "", "model": "m", "labels": {}, "priority": 0, "state": "running",
+            "phase": "", "turns": 0, "calls": 0, "submitted_at": "", "said": "", "task": "", "workspace": "/", "max_turns": 1,
+            "usage": {"input": 0, "output": 0, "cached": 0, "estimated": false}, "events": 2});
+        let run: RunDetail = serde_json::from_value(run).expect("a run");
+        for (last, want) in [(0, 0), (2, 2)] {
+            let mut events = Events::of(&fake.client(), &run, false, Some(last));
+            let mut seen = 0;
+            while let Some(event) = events.next().await.expect("an event") {
+                assert_eq!(event.name, "turn_start");
+                seen += 1;
+            }
+            assert_eq!(seen, want);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
+    num::NonZeroUsize,
     time::Duration,
 };
 
@@ -48,7 +49,7 @@ pub struct LsArgs {
     pub filter: FilterArgs,
     /// At most N runs, the newest [default: 50, and all with --json]
     #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
+    pub limit: Option<NonZeroUsize>,
     /// Show them anew each second
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
@@ -63,7 +64,7 @@ pub(crate) async fn main(args: LsArgs, context: Context) -> anyhow::Result<Exit>
     if args.watch {
         return watch(&source, &args).await;
     }
-    let limit = args.limit.or((!args.json).then_some(SHOWN));
+    let limit = args.limit.map(NonZeroUsize::get).or((!args.json).then_some(SHOWN));
     let list = list(&source, &args.filter, limit).await?;
     let mut out = Output::stdout();
     if args.json {
@@ -137,7 +138,8 @@ async fn watch(source: &Source, args: &LsArgs) -> anyhow::Result<Exit> {
         }
         let (columns, rows) = crossterm::terminal::size().unwrap_or((80, 24));
         // The heads, the counts and the cursor have a line each.
-        let limit = args.limit.unwrap_or(usize::MAX).min(usize::from(rows).saturating_sub(3));
+        let room = usize::from(rows).saturating_sub(3).max(1);
+        let limit = args.limit.map_or(room, |limit| limit.get().min(room));
         let list = match source {
             Source::Folder(state) => folder::list(&*state.store, &args.filter, Some(limit)).await?,
             Source::Daemon(client, _) => {

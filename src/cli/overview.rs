@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use super::{
     Context, Exit,
-    args::Since,
-    args::since,
+    args::{Since, since},
     asking,
     render::{one_line, rfc3339},
     start::say,

@@ -129,7 +129,12 @@ pub(crate) async fn stop(args: StopArgs, context: Context) -> anyhow::Result<Exi
     let _open = out.flush()?;
     if args.wait {
         tokio::select! {
-            () = gone(&client, before.pid) => {}
+            () = gone(&client, before.pid) => {
+                if !args.json {
+                    let _open = out.line("stopped")?;
+                    let _open = out.flush()?;
+                }
+            }
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
         }
     }

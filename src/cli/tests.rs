@@ -33,9 +33,12 @@ fn every_command_has_examples() {
 
 #[test]
 fn flags_of_every_command_are_taken_before_and_after_its_name() {
-    for line in ["herder --state S --policy trusted ls", "herder ls --state S --policy trusted"] {
+    for line in
+        ["herder --state S --policy trusted --socket K ls", "herder ls --state S --policy trusted --socket K"]
+    {
         let cli = parse(line).expect("read");
         assert_eq!(cli.global.state, Some(PathBuf::from("S")));
+        assert_eq!(cli.global.socket(), Some(PathBuf::from("K")));
         assert_eq!(cli.flags(), [Flag::new("--policy", &["defaults", "policy"], "trusted")]);
     }
 }

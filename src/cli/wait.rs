@@ -185,3 +185,93 @@ fn batch_line(batch: &BatchView) -> String {
     let (state, ended) = (table::word(&batch.state), table::outcomes(&batch.ended));
     format!("{}  {}  {state}, {ended}{error}", batch.id, one_line(&batch.name, 40))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use axum::{Json, Router, http::StatusCode, routing::get};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::fake::Fake;
+
+    fn usage() -> Value {
+        json!({"input": 0, "output": 0, "cached": 0, "estimated": false})
+    }
+
+    fn detail(outcome: Option<&str>) -> Value {
+        let (state, phase) = outcome.map_or(("running", "between turns"), |outcome| ("ended", outcome));
+        json!({"id": "r1", "task_id": "one", "attempt": 1, "about": "", "model": "m", "labels": {}, "priority": 0,
+            "state": state, "phase": phase, "outcome": outcome, "turns": 0, "calls": 0, "submitted_at": "", "said": "",
+            "usage": usage(), "task": "", "workspace": "/", "max_turns": 1, "events": 1})
+    }
+
+    fn batch_view(state: &str, ended: Value) -> Value {
+        json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 2, "waiting": 0, "open": 0,
+            "ended": ended, "usage": usage()})
+    }
+
+    /// Has a run that ends while its events are followed, and a batch that ends once it was looked at.
+    fn daemon(outcome: &'static str, failed: u64) -> Fake {
+        let (ended, looked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let end = ended.clone();
+        let run = move || {
+            let ended = ended.load(Ordering::SeqCst);
+            async move { Json(detail(ended.then_some(outcome))) }
+        };
+        let events = move || {
+            end.store(true, Ordering::SeqCst);
+            async { "id: 2\nevent: run_end\ndata: {}\n\nevent: end\ndata: {\"code\": \"ended\"}\n\n" }
+        };
+        let batch = move || {
+            let looked = looked.swap(true, Ordering::SeqCst);
+            let ended = json!({"done": 2 - failed, "failed": failed});
+            async move { Json(if looked { batch_view("ended", ended) } else { batch_view("open", json!({})) }) }
+        };
+        let unknown = || async {
+            (StatusCode::NOT_FOUND, Json(json!({"code": "unknown_run", "message": "no run is called so"})))
+        };
+        let no_batch = || async {
+            (
+                StatusCode::NOT_FOUND,
+                Json(json!({"code": "unknown_batch", "message": "no batch is called so"})),
+            )
+        };
+        let router = Router::new()
+            .route("/v1/runs/one", get(run.clone()))
+            .route("/v1/runs/r1", get(run))
+            .route("/v1/runs/r1/events", get(events))
+            .route("/v1/runs/{run}", get(unknown))
+            .route("/v1/batches/b1", get(batch.clone()))
+            .route("/v1/batches/in.jsonl", get(batch))
+            .route("/v1/batches/{batch}", get(no_batch));
+        Fake::start(router)
+    }
+
+    async fn waited(names: &[&str], fake: &Fake) -> Exit {
+        let client = fake.client();
+        let mut awaited = Vec::new();
+        for name in names {
+            awaited.push(find(&client, name).await.expect("known"));
+        }
+        all(&client, awaited, false, true).await.expect("waited")
+    }
+
+    #[tokio::test]
+    async fn runs_and_batches_are_waited_for_by_whatever_they_are_called() {
+        assert_eq!(waited(&["one", "in.jsonl"], &daemon("done", 0)).await, Exit::Done);
+        assert_eq!(waited(&["one"], &daemon("failed", 0)).await, Exit::NotDone);
+        assert_eq!(waited(&["in.jsonl"], &daemon("done", 1)).await, Exit::NotDone);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_stands_for_nothing_is_bad_usage() {
+        let Err(error) = find(&daemon("done", 0).client(), "two").await else { panic!("found") };
+        assert_eq!(Exit::of(&error), Exit::Usage);
+        assert_eq!(error.to_string(), "no run, task or batch is called \"two\"");
+    }
+}

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -29,6 +29,16 @@ use crate::{
 
 /// How often the daemon is asked how far the batch is.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A connection that lasted for so long shows that the daemon was there.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// How a connection ended.
+enum Pass {
+    /// There are no more results.
+    Over,
+    Broken(ClientError),
+}
 
 /// A batch as it was asked for here.
 pub(super) struct Batch {
@@ -191,10 +201,11 @@ impl Attached {
     ) -> Result<BatchView, Left> {
         let mut patience = Patience::new(WINDOW);
         loop {
+            let since = Instant::now();
             let error = match self.lines(true).await {
                 Ok(mut lines) => match self.pass(&mut lines, results, &mut view, &mut patience).await? {
-                    Some(error) => error,
-                    None => match self.client.get::<BatchView>(&self.route()).await {
+                    Pass::Broken(error) => error,
+                    Pass::Over => match self.client.get::<BatchView>(&self.route()).await {
                         Ok(view) if !matches!(view.state, BatchState::Open | BatchState::Paused) => {
                             return Ok(view);
                         }
@@ -205,6 +216,10 @@ impl Attached {
                 },
                 Err(error) => error,
             };
+            // It may have had nothing to say for long, and been there all the time.
+            if since.elapsed() > STEADY {
+                patience.answered();
+            }
             tokio::select! {
                 waited = patience.after(error) => waited?,
                 _ = self.stopping.stopped() => return Err(Left::Stopped),
@@ -212,20 +227,20 @@ impl Attached {
         }
     }
 
-    /// Writes the results of one connection. Returns why it broke off, if it did.
+    /// Writes the results of one connection.
     async fn pass(
         &mut self,
         lines: &mut Lines,
         results: &mut Results,
         view: &mut watch::Receiver<Option<BatchView>>,
         patience: &mut Patience,
-    ) -> Result<Option<ClientError>, Left> {
+    ) -> Result<Pass, Left> {
         loop {
             let line = tokio::select! {
                 line = lines.next() => match line {
                     Ok(Some(line)) => line,
-                    Ok(None) => return Ok(None),
-                    Err(error) => return Ok(Some(error)),
+                    Ok(None) => return Ok(Pass::Over),
+                    Err(error) => return Ok(Pass::Broken(error)),
                 },
                 Ok(()) = view.changed() => {
                     if let Some(view) = &*view.borrow_and_update() {
@@ -235,8 +250,8 @@ impl Attached {
                 }
                 _ = self.stopping.stopped() => return Err(Left::Stopped),
             };
-            patience.answered();
             if let Some((place, line, outcome)) = self.take(line) {
+                patience.answered();
                 if let Some(outcome) = outcome {
                     self.shown.ended(outcome);
                 }

@@ -43,6 +43,10 @@ fn view(state: &str) -> Value {
 /// Of record is what `record` says; connections that follow give what `followed` says, one after the other, and break
 /// off unless they are the last. Then the batch is `state`.
 fn daemon(record: &[String], followed: Vec<Vec<String>>, state: &'static str) -> Fake {
+    Fake::start(router(record, followed, state))
+}
+
+fn router(record: &[String], followed: Vec<Vec<String>>, state: &'static str) -> Router {
     let record = record.to_vec();
     let connections = Arc::new(AtomicUsize::new(0));
     let results = move |Query(query): Query<HashMap<String, String>>| {
@@ -55,10 +59,9 @@ fn daemon(record: &[String], followed: Vec<Vec<String>>, state: &'static str) ->
             parts(followed[number].clone(), number + 1 < followed.len())
         }
     };
-    let router = Router::new()
+    Router::new()
         .route("/v1/batches/b1/results", get(results))
-        .route("/v1/batches/b1", get(move || async move { Json(view(state)) }));
-    Fake::start(router)
+        .route("/v1/batches/b1", get(move || async move { Json(view(state)) }))
 }
 
 fn batch(fake: &Fake, keep_order: bool) -> Batch {
@@ -93,6 +96,32 @@ async fn a_connection_that_breaks_off_within_a_line_loses_and_repeats_nothing() 
     let fake = daemon(std::slice::from_ref(&a), vec![first, second], "ended");
     std::fs::write(fake.path("out.jsonl"), result("z", "done")).expect("written");
     assert_eq!(attach(&fake, false, unstopped()).await, (Exit::Done, [a, b, c].concat()));
+}
+
+#[tokio::test]
+async fn a_daemon_that_went_away_is_waited_for() {
+    let [a, b] = ["a", "b"].map(|id| result(id, "done"));
+    let first = Arc::new(tokio::sync::Notify::new());
+    let followed = first.clone();
+    let results = move |Query(query): Query<HashMap<String, String>>| {
+        let followed = followed.clone();
+        async move {
+            if query.contains_key("follow") {
+                followed.notify_one();
+            }
+            parts(Vec::new(), query.contains_key("follow"))
+        }
+    };
+    let fake = Fake::start(Router::new().route("/v1/batches/b1/results", get(results)));
+    let shown = shown::Shown::new(ProgressMode::None, false, &MultiProgress::new(), 3);
+    let attached = Attached::new(fake.client(), batch(&fake, false), shown, unstopped());
+    let attached = tokio::spawn(attached.watch());
+    first.notified().await;
+    let fake = fake.restarted(router(&[], vec![vec![a.clone(), b.clone()]], "halted"));
+    let exit = tokio::time::timeout(PATIENCE, attached).await.expect("does not hang").expect("no panic");
+    assert_eq!(exit.expect("attached"), Exit::Halted);
+    let out = std::fs::read_to_string(fake.path("out.jsonl")).expect("results");
+    assert_eq!(out, [a, b].concat());
 }
 
 #[tokio::test]
