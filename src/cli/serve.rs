@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Context, Exit, args::KeepArgs, asking, start::say};
+use super::{Context, Exit, UsageError, args::KeepArgs, asking, start::say};
 use crate::{
     app::state::StateError,
     config::{Flag, Sources},
