@@ -28,7 +28,10 @@ pub mod config_command;
 pub mod demo;
 pub mod events;
 pub mod exit;
+#[cfg(test)]
+mod fake;
 pub mod ls;
+pub mod mcp;
 pub mod progress;
 pub mod render;
 pub mod run;
@@ -40,6 +43,7 @@ pub mod stdout;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod told;
 pub mod top;
 
 pub use exit::{Exit, UsageError};
@@ -80,6 +84,8 @@ enum Command {
     Events(events::EventsArgs),
     #[command(about = short(top::ABOUT), long_about = top::ABOUT, after_long_help = top::AFTER)]
     Top(top::TopArgs),
+    #[command(about = short(mcp::ABOUT), long_about = mcp::ABOUT, after_long_help = mcp::AFTER)]
+    Mcp(mcp::McpArgs),
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
@@ -166,6 +172,7 @@ impl Cli {
             Command::Show(args) => block_on(show::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
             Command::Top(args) => block_on(top::main(args, context, client()?)),
+            Command::Mcp(args) => block_on(mcp::main(args, context, client()?)),
         }
     }
 
@@ -178,6 +185,7 @@ impl Cli {
             | Command::Show(_)
             | Command::Events(_)
             | Command::Top(_)
+            | Command::Mcp(_)
             | Command::Config(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
