@@ -80,6 +80,9 @@ fn answer(
     if let Some(key) = headers.get(KEY_HEADER) {
         asked.push_str(&format!(" key {}", key.to_str().expect("text")));
     }
+    if let Some(after) = headers.get("last-event-id") {
+        asked.push_str(&format!(" after {}", after.to_str().expect("text")));
+    }
     let before = {
         let mut seen = seen.lock().expect("a list");
         seen.push(asked.clone());

@@ -37,8 +37,9 @@ wait, steer, follow_up, cancel, pause, resume, requeue, each named herder_... En
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder mcp
-  claude mcp add herder -- herder mcp
-  {\"mcpServers\": {\"herder\": {\"command\": \"herder\", \"args\": [\"mcp\"]}}}       in a client's configuration";
+
+  As most clients are told of it:
+  {\"mcpServers\": {\"herder\": {\"command\": \"herder\", \"args\": [\"mcp\"]}}}";
 
 /// Flags of `herder mcp`.
 #[derive(Clone, Debug, Args)]

@@ -288,7 +288,9 @@ async fn take(mut events: Follower, count: u64) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     while (lines.len() as u64) < count {
         match events.next().await.map_err(|error| error.to_string())? {
-            Some(event) => lines.push(show::event(&event)),
+            Some(event) if event.id.is_some() => lines.push(show::event(&event)),
+            // It is not of record.
+            Some(_) => {}
             None => break,
         }
     }

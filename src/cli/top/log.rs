@@ -92,6 +92,11 @@ impl Log {
         self.saying.clear();
     }
 
+    /// Whether its events could not be had.
+    pub(super) const fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
     fn record(&mut self, event: &client::Event) {
         // A turn's words are of record with its message, and void with another request.
         if matches!(&*event.name, "message" | "model_retry" | "turn_start" | "run_end" | "restart") {

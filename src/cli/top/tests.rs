@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{
     action::{Action, Target, Verb},
     once,
-    samples::{NOW, batches, every_phase, look, run, status},
+    samples::{self, NOW, batches, every_phase, look, run, status},
     state::{Effect, Look, Message, Pane, Prompt, Screen, Sort, State},
     view::{self, Theme},
 };
@@ -155,6 +155,20 @@ fn a_daemon_that_is_gone_is_told_in_red_over_what_was_last_seen() {
 }
 
 #[test]
+fn a_log_that_broke_off_with_the_daemon_is_read_anew_with_it() {
+    let mut state = busy();
+    let run = state.followed().expect("a run").to_owned();
+    state.update(Message::FollowedOut { run: run.clone(), error: None });
+    state.update(Message::Missed("gone".to_owned()));
+    state.update(Message::Looked(Box::new(look(status(7, 3, 2), every_phase()))));
+    assert_eq!(state.follows, 0, "what has ended is not");
+    state.update(Message::Missed("gone".to_owned()));
+    state.update(Message::FollowedOut { run, error: Some("gone".to_owned()) });
+    state.update(Message::Looked(Box::new(look(status(7, 3, 2), every_phase()))));
+    assert_eq!((state.follows, state.log.failed()), (1, false));
+}
+
+#[test]
 fn without_any_daemon_it_waits_for_one() {
     let mut state = State::new(Theme::COLORED, NOW);
     state.update(Message::Missed(
@@ -236,6 +250,18 @@ fn the_selection_stays_with_its_run_when_the_list_moves() {
     runs.remove(1);
     state.update(Message::Looked(Box::new(look(status(4, 3, 2), runs))));
     assert_eq!(state.at, 1, "its neighbour takes its place");
+}
+
+#[test]
+fn a_batch_stays_selected_when_one_before_it_ends() {
+    let mut state = busy();
+    press(&mut state, "\t\tj");
+    let mut look = look(status(7, 3, 2), every_phase());
+    look.batches = batches().batches.split_off(1);
+    state.update(Message::Looked(Box::new(look)));
+    assert_eq!(state.selected_batch().map(|batch| &*batch.id), Some("b2"));
+    state.update(Message::Looked(Box::new(samples::look(status(7, 3, 2), every_phase()))));
+    assert_eq!((state.pane, state.batch_at), (Pane::Runs, 0));
 }
 
 #[test]
