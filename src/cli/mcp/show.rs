@@ -14,7 +14,7 @@ use crate::{
 const TEXT: usize = 50 * 1024;
 
 /// Bytes of a text that is there to give an idea.
-const GLIMPSE: usize = 500;
+const GLIMPSE: usize = 200;
 
 /// A run in short. What is not there is left out.
 pub(super) fn run(run: &RunView) -> Value {
