@@ -34,6 +34,7 @@ mod fake;
 mod folder;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod overview;
 pub mod progress;
 pub mod render;
@@ -52,6 +53,7 @@ mod talk;
 mod task_line;
 #[cfg(test)]
 mod tests;
+mod told;
 pub mod top;
 pub mod wait;
 
@@ -148,6 +150,8 @@ enum Command {
     Reload(status::PlainArgs),
     #[command(about = short(top::ABOUT), long_about = top::ABOUT, after_long_help = top::AFTER)]
     Top(top::TopArgs),
+    #[command(about = short(mcp::ABOUT), long_about = mcp::ABOUT, after_long_help = mcp::AFTER)]
+    Mcp(mcp::McpArgs),
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
@@ -262,6 +266,10 @@ impl Cli {
                 let client = asking::client(&context)?;
                 block_on(top::main(args, context, client))
             }
+            Command::Mcp(args) => {
+                let client = asking::client(&context)?;
+                block_on(mcp::main(args, context, client))
+            }
         }
     }
 
@@ -293,6 +301,7 @@ impl Cli {
             | Command::Stop(_)
             | Command::Reload(_)
             | Command::Top(_)
+            | Command::Mcp(_)
             | Command::Config(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],

@@ -214,7 +214,7 @@ impl State {
     }
 
     /// What `p` does to what is selected.
-    fn toggle(&self) -> Option<Verb> {
+    pub(super) fn toggle(&self) -> Option<Verb> {
         let paused = if self.screen == Screen::List && self.pane == Pane::Batches {
             self.selected_batch()?.state == BatchState::Paused
         } else {

@@ -4,17 +4,18 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use jiff::tz::TimeZone;
 use ratatui::text::Line;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{
     view::Theme,
     words::{clean, wrap},
 };
 use crate::{
-    cli::render::{Tone, describe},
+    cli::{
+        render::{Tone, describe},
+        told::Told,
+    },
     daemon::client,
     domain::{event::Event, message::Reply},
 };
@@ -48,16 +49,6 @@ struct Entry {
     tone: Tone,
     head: String,
     text: String,
-}
-
-/// An event as it comes over the wire.
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    at: String,
-    turn: u32,
-    kind: String,
-    #[serde(borrow)]
-    data: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -101,15 +92,20 @@ impl Log {
         self.saying.clear();
     }
 
+    /// Whether its events could not be had.
+    pub(super) const fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
     fn record(&mut self, event: &client::Event) {
         // A turn's words are of record with its message, and void with another request.
         if matches!(&*event.name, "message" | "model_retry" | "turn_start" | "run_end" | "restart") {
             self.thinking.clear();
             self.saying.clear();
         }
-        let entry = match serde_json::from_str::<Envelope<'_>>(&event.data) {
-            Ok(envelope) => Entry::of(&envelope),
-            Err(_) => Entry {
+        let entry = match Told::read(event) {
+            Some(told) => Entry::of(&told),
+            None => Entry {
                 tone: Tone::Dim,
                 head: format!("{} {}", event.name, keep_start(&event.data)),
                 text: String::new(),
@@ -162,13 +158,8 @@ impl Log {
 }
 
 impl Entry {
-    fn of(envelope: &Envelope<'_>) -> Self {
-        let time = envelope
-            .at
-            .parse::<jiff::Timestamp>()
-            .map_or_else(|_| String::new(), |at| at.to_zoned(TimeZone::UTC).strftime("%H:%M:%S").to_string());
-        let event = Event::from_parts(&envelope.kind, envelope.data.get());
-        let (tone, what, text) = match &event {
+    fn of(told: &Told) -> Self {
+        let (tone, what, text) = match &told.event {
             Ok(event) => {
                 let text = whole(event);
                 // What follows whole is not quoted before it.
@@ -181,9 +172,9 @@ impl Entry {
                 };
                 (tone, what, text)
             }
-            Err(_) => (Tone::Dim, keep_start(envelope.data.get()), ""),
+            Err(data) => (Tone::Dim, keep_start(data), ""),
         };
-        let head = format!("{time} {:>3} {:<15} {what}", envelope.turn, envelope.kind);
+        let head = format!("{} {:>3} {:<15} {what}", told.time, told.turn, told.kind);
         Self { tone, head: clean(head.trim_end()), text: keep_start(text) }
     }
 

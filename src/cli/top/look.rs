@@ -77,3 +77,75 @@ pub(super) async fn look(client: &Client, query: &Query) -> Result<Look, ClientE
     };
     Ok(Look { status, batches, runs: list })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::{
+            fake::asked::{Fake, unknown},
+            top::{
+                action::{Action, Target, Verb},
+                samples,
+            },
+        },
+        daemon::wire::{ApiError, Code},
+    };
+
+    const QUERY: Query = Query { limit: 3, batch: None };
+
+    /// Two runs that go on, of one daemon with ten thousand that wait.
+    fn many(asked: &str, _: usize) -> Result<String, ApiError> {
+        let page = |count: usize, open: u64| Ok(samples::page(count, open));
+        match asked {
+            "GET /v1/status" => Ok(samples::status_json(2, 10_000)),
+            "GET /v1/runs?state=running%2Cpaused&limit=3" => page(2, 2),
+            "GET /v1/runs?state=queued&limit=1" => page(1, 10_000),
+            "GET /v1/batches" => Ok(samples::batches_json()),
+            "POST /v1/pause {\"mode\":\"hold\"}" => Ok(r#"{"changed": false}"#.to_owned()),
+            "POST /v1/runs/r1/cancel {\"mode\":\"hold\"}" => {
+                Err(ApiError::new(Code::Ended, "run r1 has ended"))
+            }
+            _ => unknown(asked),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_fills_the_page_up_and_no_more_is_asked_for() {
+        let fake = Fake::start(many);
+        let look = look(&fake.client(), &QUERY).await.expect("a look");
+        assert_eq!((look.runs.runs.len(), look.runs.counts.open), (3, 10_002));
+        assert_eq!(look.batches.len(), 2);
+        assert_eq!(fake.asked().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_is_gone_is_told_and_looked_for_again() {
+        let fake = Fake::start(|_, _| Err(ApiError::new(Code::Unavailable, "the daemon is stopping")));
+        let (_ask, query) = watch::channel(QUERY);
+        let (out, mut messages) = mpsc::channel(1);
+        let _looking = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(keep_looking(
+            fake.client(),
+            query,
+            Arc::new(Notify::new()),
+            out,
+        )));
+        for _ in 0..2 {
+            let message = timeout(Duration::from_secs(30), messages.recv()).await.expect("in time");
+            assert!(matches!(message, Some(Message::Missed(error)) if error == "the daemon is stopping"));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_order_is_answered_in_one_sentence() {
+        let fake = Fake::start(many);
+        let pause = Action::Order { verb: Verb::Pause, target: Target::All };
+        assert_eq!(pause.perform(&fake.client()).await, Ok("everything was paused already".to_owned()));
+        let target = Target::Run { id: "r1".to_owned(), name: "parse".to_owned() };
+        let cancel = Action::Order { verb: Verb::Cancel, target };
+        assert_eq!(
+            cancel.perform(&fake.client()).await,
+            Err("cancel run parse: run r1 has ended".to_owned())
+        );
+    }
+}

@@ -18,6 +18,8 @@ mod keys;
 mod log;
 mod look;
 mod once;
+#[cfg(test)]
+mod samples;
 mod screen;
 mod state;
 mod tail;

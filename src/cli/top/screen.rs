@@ -117,7 +117,7 @@ async fn run(
             }
             None => {}
         }
-        tail.follow(state.followed());
+        tail.follow(state.followed(), state.follows);
         ask.send_if_modified(|asked| {
             let query = state.query();
             let other = *asked != query;

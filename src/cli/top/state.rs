@@ -215,6 +215,8 @@ pub(super) struct State {
     pub(super) at: usize,
     pub(super) batch_at: usize,
     pub(super) log: Log,
+    /// How often following has begun anew.
+    pub(super) follows: u32,
 }
 
 impl State {
@@ -242,6 +244,7 @@ impl State {
             at: 0,
             batch_at: 0,
             log: Log::new(80),
+            follows: 0,
         }
     }
 
@@ -288,10 +291,17 @@ impl State {
     }
 
     fn looked(&mut self, look: Look) {
+        // With the daemon, the log of the selected run is to be had again.
+        if matches!(self.link, Link::Down { .. }) && self.log.failed() {
+            self.log = Log::new(self.size.0.into());
+            self.follows += 1;
+        }
         self.link = Link::Up;
         self.status = Some(look.status);
+        let batch = self.selected_batch().map(|batch| batch.id.clone());
         self.batches = look.batches;
-        self.batch_at = self.batch_at.min(self.batches.len().saturating_sub(1));
+        let found = self.batches.iter().position(|other| Some(&other.id) == batch.as_ref());
+        self.batch_at = found.unwrap_or(self.batch_at).min(self.batches.len().saturating_sub(1));
         if self.batches.is_empty() && self.pane == Pane::Batches {
             self.pane = Pane::Runs;
         }

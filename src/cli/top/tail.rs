@@ -20,19 +20,21 @@ pub(super) struct Tail {
     client: Client,
     out: mpsc::Sender<Message>,
     run: Option<String>,
+    time: u32,
     task: Option<AbortOnDropHandle<()>>,
 }
 
 impl Tail {
     pub(super) const fn new(client: Client, out: mpsc::Sender<Message>) -> Self {
-        Self { client, out, run: None, task: None }
+        Self { client, out, run: None, time: 0, task: None }
     }
 
-    /// Follows this run from now on, or none.
-    pub(super) fn follow(&mut self, run: Option<&str>) {
-        if self.run.as_deref() == run {
+    /// Follows this run from now on, or none. Another time than before begins anew with it.
+    pub(super) fn follow(&mut self, run: Option<&str>, time: u32) {
+        if self.run.as_deref() == run && self.time == time {
             return;
         }
+        self.time = time;
         self.run = run.map(str::to_owned);
         self.task = self.run.clone().map(|run| {
             let (client, out) = (self.client.clone(), self.out.clone());
@@ -58,4 +60,63 @@ async fn follow(client: &Client, run: &str, out: &mpsc::Sender<Message>) -> Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{
+        cli::{
+            fake::asked::{Fake, unknown},
+            top::samples,
+        },
+        daemon::wire::{ApiError, RunState},
+    };
+
+    /// A run with a long log, whose last event is its end.
+    fn ending(asked: &str, _: usize) -> Result<String, ApiError> {
+        match asked {
+            "GET /v1/runs/r1" => {
+                let run = samples::run(1, "t", RunState::Running, "thinking");
+                let detail = RunDetail {
+                    run,
+                    task: String::new(),
+                    workspace: String::new(),
+                    max_turns: 9,
+                    events: 900,
+                    text: None,
+                    messages: None,
+                };
+                Ok(json!(detail).to_string())
+            }
+            "GET /v1/runs/r1/events?live=true after 400" => {
+                Ok("id: 401\nevent: run_end\ndata: {}\n\nevent: end\ndata: {\"code\": \"ended\"}\n\n"
+                    .to_owned())
+            }
+            _ => unknown(asked),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_newest_events_are_handed_on_until_the_run_has_ended() {
+        let fake = Fake::start(ending);
+        let (out, mut messages) = mpsc::channel(9);
+        let mut tail = Tail::new(fake.client(), out);
+        let mut next =
+            async || timeout(Duration::from_secs(30), messages.recv()).await.expect("in time").expect("one");
+        tail.follow(Some("r1"), 0);
+        tail.follow(Some("r1"), 0);
+        assert!(
+            matches!(next().await, Message::Event { run, event } if run == "r1" && event.id == Some(401))
+        );
+        assert!(matches!(next().await, Message::FollowedOut { run, error: None } if run == "r1"));
+        assert_eq!(fake.asked().len(), 2);
+        for time in 0..2 {
+            tail.follow(Some("r2"), time);
+            assert!(matches!(next().await, Message::FollowedOut { run, error: Some(_) } if run == "r2"));
+        }
+    }
 }

@@ -9,6 +9,7 @@ use ratatui::{
 };
 
 use super::{
+    action::Verb,
     keys::HELP,
     state::{Pane, Prompt, Screen, State, name},
     words::{cut, width},
@@ -108,23 +109,14 @@ fn typed(frame: &mut Frame<'_>, state: &State, area: Rect, asked: &str, text: &s
 
 /// As many keys as there is room for.
 fn keys(state: &State, columns: usize) -> Line<'static> {
-    let paused = |held: bool| if held { "resume" } else { "pause" };
-    let held = match state.pane {
-        Pane::Batches => state
-            .selected_batch()
-            .is_some_and(|batch| matches!(batch.state, crate::daemon::wire::BatchState::Paused)),
-        Pane::Runs | Pane::Details => state
-            .selected
-            .as_ref()
-            .is_some_and(|run| matches!(run.state, crate::daemon::wire::RunState::Paused)),
-    };
+    let pause = if state.toggle() == Some(Verb::Resume) { "resume" } else { "pause" };
     let keys: &[(&str, &str)] = match state.screen {
         Screen::List => &[
             ("?", "help"),
             ("q", "quit"),
             ("enter", "follow"),
             ("c", "cancel"),
-            ("p", paused(held)),
+            ("p", pause),
             ("s", "steer"),
             ("/", "filter"),
             ("o", "sort"),
@@ -138,7 +130,7 @@ fn keys(state: &State, columns: usize) -> Line<'static> {
             ("↑↓", "scroll"),
             ("end", "newest"),
             ("c", "cancel"),
-            ("p", paused(held)),
+            ("p", pause),
             ("s", "steer"),
         ],
     };
@@ -172,7 +164,9 @@ fn help(frame: &mut Frame<'_>, state: &State, area: Rect) {
             Line::from(vec![Span::styled(format!(" {key:<14} "), state.theme.bold()), Span::raw(*what)])
         })
         .collect();
-    frame.render_widget(Clear, place);
+    // Of a wide character that the edge cuts through, neither half stays.
+    let left = place.x.saturating_sub(1);
+    frame.render_widget(Clear, Rect { x: left, width: place.right() - left, ..place });
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), place);
 }
 

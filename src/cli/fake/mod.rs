@@ -14,6 +14,8 @@ use crate::daemon::{
     wire::{API_VERSION, VERSION_HEADER},
 };
 
+pub(super) mod asked;
+
 /// Answers for as long as it lives.
 pub(super) struct Fake {
     folder: TempDir,
