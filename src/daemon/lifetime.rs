@@ -203,7 +203,7 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError
     };
     tokio::select! {
         taken_up = take_up => taken_up?,
-        () = signals.to_stop() => drop(desk.stop().ask(false)),
+        () = signals.until_stop() => drop(desk.stop().ask(false)),
     }
     desk.set_phase(Phase::Ready);
     systemd::ready("ready");
@@ -247,7 +247,7 @@ async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
             supervisor.interrupt();
             drain.await;
         }
-        () = signals.to_stop() => {
+        () = signals.until_stop() => {
             supervisor.interrupt();
             drain.await;
         }
@@ -286,7 +286,7 @@ impl Signals {
         }
     }
 
-    async fn to_stop(&mut self) {
+    async fn until_stop(&mut self) {
         while self.next().await != Told::Stop {}
     }
 }

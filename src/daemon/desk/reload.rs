@@ -127,7 +127,10 @@ fn flat(effective: &Effective) -> BTreeMap<String, Value> {
                     .into_iter()
                     .map(|(key, value)| (if name.is_empty() { key } else { format!("{name}.{key}") }, value)),
             ),
-            value => drop(values.insert(name, value)),
+            value
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                values.insert(name, value);
+            }
         }
     }
     values

@@ -126,7 +126,7 @@ impl Desk {
             AskError::Refused(Refused::UnknownCall) => {
                 ApiError::new(Code::UnknownCall, format!("run {} has no open call {call:?}", record.run))
             }
-            error => self.refusal(error),
+            error @ (AskError::Refused(_) | AskError::NoSuchRun) => self.refusal(error),
         })?;
         self.audit(by, "cancel-call", format!("{} {call}", record.run), true, None);
         Ok(Changed { changed: true, seq: None })
