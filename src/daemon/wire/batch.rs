@@ -69,6 +69,7 @@ pub struct BatchView {
     /// Tasks whose run has been submitted and has not ended.
     pub open: u64,
     /// Those of them that have a slot.
+    #[serde(default)]
     pub running: u64,
     /// Tasks that have ended, by outcome.
     pub ended: BTreeMap<String, u64>,
