@@ -86,6 +86,7 @@ impl Exit {
                 | ServeError::Socket(_)
                 | ServeError::Listen(_)
                 | ServeError::Token(_)
+                | ServeError::Config(_)
                 | ServeError::NoUser(_) => Self::Usage,
                 ServeError::Inputs(_)
                 | ServeError::Store(_)

@@ -1,8 +1,8 @@
 //! The daemon's life: it starts, takes up what an earlier one left, serves, and stops in order.
 //!
-//! The state's lock is taken before anything is read and given back last, so one daemon has a state at a time. Clients are
-//! answered once the open runs are known; until they are taken up it says that it is starting. Its end: nothing new, runs
-//! to the end of their turn, streams, connections, the log.
+//! The socket comes first, since it tells of a daemon that is there already; then the state's lock, which is given back
+//! last, so one daemon has a state at a time. Clients are answered once the open runs are known; until they are taken up
+//! it says that it is starting. Its end: nothing new, runs to the end of their turn, streams, connections, the log.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
         herder::{Herder, StartError},
         state::{State, StateError},
     },
-    config::{Config, Effective, Role, Sources},
+    config::{Config, ConfigError, Effective, Files, Role, Sources},
     store::StoreError,
     telemetry::prometheus::{self, MetricsError},
 };
@@ -62,6 +62,8 @@ pub enum ServeError {
     #[error("daemon.roles: there is no user {0:?}")]
     NoUser(String),
     #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
     Inputs(#[from] SpoolError),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,11 +76,12 @@ pub enum ServeError {
 /// Serves until it is told to stop. `ready` is told once all that was left is taken up.
 ///
 /// # Errors
-/// It cannot start; then nothing was changed.
+/// It cannot start, or not go on with what was left.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
-    let doors = Doors::open(&setup)?;
+    let mut doors = Doors::open(&setup)?;
     let state = State::to_write(&setup.state, setup.config.store.durability)?;
+    doors.open_ports(&setup)?;
     let access = access(&setup.config)?;
     let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
     let (desk, streams) = open_desk(setup, state, &doors).await?;
@@ -93,7 +96,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
         })
     });
     let began = begin(&desk, &mut signals).await;
-    if began.is_ok() {
+    if matches!(began, Ok(true)) {
         ready(&desk);
         until_stopped(&desk, &mut signals).await;
     }
@@ -104,7 +107,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
     let _ = serving.await;
     watchdog.abort();
     desk.herder().close().await;
-    began
+    began.map(drop)
 }
 
 /// Where clients come in.
@@ -116,11 +119,6 @@ struct Doors {
 
 impl Doors {
     fn open(setup: &Setup) -> Result<Self, ServeError> {
-        let daemon = &setup.config.daemon;
-        let token = || {
-            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
-            Token::read_or_make(&file)
-        };
         let mut doors = Self { listeners: Vec::new(), socket: setup.socket.path().to_owned(), listen: None };
         for listener in &setup.inherited.unix {
             if let Some(path) = listener.local_addr()?.as_pathname() {
@@ -128,20 +126,30 @@ impl Doors {
             }
             doors.listeners.push(Listener::inherited(listener.try_clone()?)?);
         }
-        for listener in &setup.inherited.tcp {
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
-        }
         if setup.inherited.unix.is_empty() {
-            let group = daemon.group.as_deref().map(socket::group_id).transpose()?;
+            let group = setup.config.daemon.group.as_deref().map(socket::group_id).transpose()?;
             doors.listeners.push(Listener::bound(socket::bind(&setup.socket, group)?)?);
+        }
+        Ok(doors)
+    }
+
+    /// The token lies in the state folder, so that is there by now.
+    fn open_ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
+        let daemon = &setup.config.daemon;
+        let token = || {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            Token::read_or_make(&file)
+        };
+        for listener in &setup.inherited.tcp {
+            self.listen = listener.local_addr().ok();
+            self.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
         }
         if let Some(address) = daemon.listen {
             let listener = bind_loopback(address)?;
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener, token()?)?);
+            self.listen = listener.local_addr().ok();
+            self.listeners.push(Listener::tcp(listener, token()?)?);
         }
-        Ok(doors)
+        Ok(())
     }
 }
 
@@ -186,13 +194,16 @@ async fn open_desk(
         listen: doors.listen,
         started_at: services.clock.now(),
     };
+    let files = Files::read(&sources)?;
     let (stop, teller) = (Stop::default(), Teller::new());
-    let parts = Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller };
+    let parts =
+        Parts { herder, batches, hub, place, config, effective, sources, files, stop, metrics, teller };
     Ok((Arc::new(Desk::new(parts)), streams))
 }
 
-/// Takes up what an earlier daemon left. A pause comes first, or what is paused would go on for a moment.
-async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError> {
+/// Takes up what an earlier daemon left, unless it is to stop before that is done. A pause comes first, or what is paused
+/// would go on for a moment.
+async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<bool, ServeError> {
     let take_up = async {
         desk.restore_gates().await?;
         let recovered = desk.batches().recover().await?;
@@ -203,11 +214,12 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError
     };
     tokio::select! {
         taken_up = take_up => taken_up?,
-        () = signals.until_stop() => drop(desk.stop().ask(false)),
+        () = signals.until_stop() => return Ok(false),
+        () = desk.stop().asked() => return Ok(false),
     }
     desk.set_phase(Phase::Ready);
     systemd::ready("ready");
-    Ok(())
+    Ok(true)
 }
 
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.
@@ -225,7 +237,7 @@ async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
     }
 }
 
-async fn reload(desk: &Desk) {
+async fn reload(desk: &Arc<Desk>) {
     systemd::reloading();
     match desk.reload(&By::default()).await {
         Ok(report) => tracing::info!(?report, "configuration read again"),

@@ -78,7 +78,7 @@ pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
 async fn told(notify: &Notify, http: Option<&reqwest::Client>, news: String) -> Result<(), String> {
     match (&notify.url, http) {
         (Some(url), Some(http)) => {
-            let request = http.post(url).header("content-type", "application/json").body(news);
+            let request = http.post(url.expose()).header("content-type", "application/json").body(news);
             let answer = request.send().await.map_err(|error| error.to_string())?;
             answer.error_for_status().map(drop).map_err(|error| error.to_string())
         }

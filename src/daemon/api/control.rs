@@ -82,7 +82,7 @@ pub(super) async fn change_config(
     caller: Caller,
     Body(patch): Body<ConfigPatch>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.change_config(&patch, &caller.operator()?)?))
+    Ok(Json(desk.change_config(&patch, &caller.operator()?).await?))
 }
 
 /// Reads the configuration again.

@@ -25,6 +25,7 @@ mod events;
 mod extract;
 mod health;
 mod runs;
+mod through;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -85,6 +86,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .route("/openapi.json", axum::routing::get(described))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(through::see_through))
         .layer(middleware::from_fn_with_state(desk.clone(), version))
         .with_state(desk)
 }

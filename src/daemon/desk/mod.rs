@@ -21,7 +21,7 @@ use crate::{
         herder::Herder,
         state::{FindError, find},
     },
-    config::{Config, Effective, Sources},
+    config::{Config, Effective, Files, Sources},
     domain::{
         id::{Pos, RunId},
         time::Timestamp,
@@ -102,7 +102,7 @@ pub struct Desk {
     place: Place,
     config: RwLock<(Arc<Config>, Arc<Effective>)>,
     /// What the configuration is read from again; what was changed live comes last.
-    sources: Mutex<Sources>,
+    sources: Mutex<(Sources, Files)>,
     phase: tokio::sync::watch::Sender<Phase>,
     stop: Stop,
     metrics: Metrics,
@@ -152,6 +152,8 @@ pub struct Parts {
     pub config: Config,
     pub effective: Effective,
     pub sources: Sources,
+    /// Their text.
+    pub files: Files,
     pub stop: Stop,
     /// Reads the metrics.
     pub metrics: Metrics,
@@ -161,7 +163,8 @@ pub struct Parts {
 impl Desk {
     /// A desk that is not open yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller } = parts;
+        let Parts { herder, batches, hub, place, config, effective, sources, files, stop, metrics, teller } =
+            parts;
         Self {
             herder,
             batches,
@@ -169,7 +172,7 @@ impl Desk {
             keys: Keys::default(),
             place,
             config: RwLock::new((Arc::new(config), Arc::new(effective))),
-            sources: Mutex::new(sources),
+            sources: Mutex::new((sources, files)),
             phase: tokio::sync::watch::Sender::new(Phase::Starting),
             stop,
             metrics,
