@@ -33,7 +33,7 @@ pub(super) async fn submit(
     Text(body): Text,
 ) -> Result<Response, ApiError> {
     let by = caller.operator()?;
-    let submitted = desk.submit(&body, header(&headers, KEY_HEADER)?, &by).await?;
+    let submitted = desk.submit(body, header(&headers, KEY_HEADER)?, &by).await?;
     Ok(created(submitted.changed, submitted))
 }
 

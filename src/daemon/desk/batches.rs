@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt as _};
 use super::{
     By, Desk,
     list::refuse,
-    runs::{check_key, invalid},
+    submit::{check_key, invalid},
     view::tokens,
 };
 use crate::{

@@ -4,6 +4,7 @@
 //! change is of record with who asked for it. Knows nothing of HTTP but the codes of refusals.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
@@ -36,10 +37,11 @@ mod keys;
 mod list;
 mod models;
 mod reload;
-mod runs;
 mod stats;
 mod status;
+mod submit;
 mod take_up;
+mod tell;
 mod view;
 
 pub use audit::AuditQuery;
@@ -108,7 +110,7 @@ pub struct Desk {
     metrics: Metrics,
     pub(super) teller: Teller,
     /// Open runs that could not be taken up.
-    left: Mutex<Vec<RunId>>,
+    left: Mutex<BTreeMap<RunId, String>>,
 }
 
 /// Reads the metrics of this process as text.

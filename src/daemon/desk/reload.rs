@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{By, Desk, list::refuse, runs::invalid};
+use super::{By, Desk, list::refuse, submit::invalid};
 use crate::{
     config::{self, Config, Effective, Files, Flag},
     daemon::wire::{ApiError, Changed, Code, ConfigPatch, ConfigView, ReloadReport},
