@@ -120,9 +120,11 @@ pub(super) async fn steer(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
     Name(run): Name<String>,
+    headers: HeaderMap,
     Body(say): Body<Say>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.say(&run, InputKind::Steer, say, &caller.operator()?).await?))
+    let key = header(&headers, KEY_HEADER)?;
+    Ok(Json(desk.say(&run, InputKind::Steer, say, key, &caller.operator()?).await?))
 }
 
 /// Says something to a run that it is shown when it would otherwise be done.
@@ -132,9 +134,11 @@ pub(super) async fn follow_up(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
     Name(run): Name<String>,
+    headers: HeaderMap,
     Body(say): Body<Say>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.say(&run, InputKind::FollowUp, say, &caller.operator()?).await?))
+    let key = header(&headers, KEY_HEADER)?;
+    Ok(Json(desk.say(&run, InputKind::FollowUp, say, key, &caller.operator()?).await?))
 }
 
 /// Gives the task of a run that has ended another attempt.

@@ -1,6 +1,8 @@
 //! Speaking to runs: ending, holding, steering and retuning them, and looking at one.
 
-use super::{By, Desk};
+use std::sync::Arc;
+
+use super::{By, Desk, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
     app::{batch::abandon, conversation::chat_completions},
@@ -60,15 +62,23 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such run, or it does not hear it.
-    pub async fn say(&self, name: &str, when: InputKind, say: Say, by: &By) -> Result<Changed, ApiError> {
+    pub async fn say(
+        &self,
+        name: &str,
+        when: InputKind,
+        say: Say,
+        key: Option<&str>,
+        by: &By,
+    ) -> Result<Changed, ApiError> {
         let record = self.find(name).await?;
-        let input = Input::Say { when, text: say.text.into(), expected_turn: say.expected_turn };
-        let seq = self.tell(&record, input).await?;
+        let key = key.map(check_key).transpose()?.map(Arc::from);
+        let input = Input::Say { when, text: say.text.into(), expected_turn: say.expected_turn, key };
+        let seq = unless(self.tell(&record, input).await, &[Refused::Unchanged])?;
         let verb = match when {
             InputKind::Steer => "steer",
             InputKind::FollowUp => "follow-up",
         };
-        Ok(self.changed(by, verb, record.run, Some(seq.get())))
+        Ok(self.changed(by, verb, record.run, seq))
     }
 
     /// Ends one call of a run; the run goes on.
