@@ -5,5 +5,7 @@
 mod abuse;
 mod harness;
 mod port;
+mod process;
 mod socket;
+mod starting;
 mod systemd;
