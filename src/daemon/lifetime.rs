@@ -77,8 +77,10 @@ pub enum ServeError {
 /// It cannot start; then nothing was changed.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
-    let doors = Doors::open(&setup)?;
+    // A daemon that is there already is told of as that, though it has the state, too.
+    let mut doors = Doors::unix(&setup)?;
     let state = State::to_write(&setup.state, setup.config.store.durability)?;
+    doors.ports(&setup)?;
     let access = access(&setup.config)?;
     let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
     let (desk, streams) = open_desk(setup, state, &doors).await?;
@@ -93,7 +95,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
         })
     });
     let began = begin(&desk, &mut signals).await;
-    if began.is_ok() {
+    if matches!(began, Ok(Begun::Ready)) {
         ready(&desk);
         until_stopped(&desk, &mut signals).await;
     }
@@ -104,7 +106,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
     let _ = serving.await;
     watchdog.abort();
     desk.herder().close().await;
-    began
+    began.map(drop)
 }
 
 /// Where clients come in.
@@ -115,12 +117,7 @@ struct Doors {
 }
 
 impl Doors {
-    fn open(setup: &Setup) -> Result<Self, ServeError> {
-        let daemon = &setup.config.daemon;
-        let token = || {
-            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
-            Token::read_or_make(&file)
-        };
+    fn unix(setup: &Setup) -> Result<Self, ServeError> {
         let mut doors = Self { listeners: Vec::new(), socket: setup.socket.path().to_owned(), listen: None };
         for listener in &setup.inherited.unix {
             if let Some(path) = listener.local_addr()?.as_pathname() {
@@ -128,20 +125,30 @@ impl Doors {
             }
             doors.listeners.push(Listener::inherited(listener.try_clone()?)?);
         }
-        for listener in &setup.inherited.tcp {
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
-        }
         if setup.inherited.unix.is_empty() {
-            let group = daemon.group.as_deref().map(socket::group_id).transpose()?;
+            let group = setup.config.daemon.group.as_deref().map(socket::group_id).transpose()?;
             doors.listeners.push(Listener::bound(socket::bind(&setup.socket, group)?)?);
+        }
+        Ok(doors)
+    }
+
+    /// Opens the ports. Their token is in the state folder, which is ours by now.
+    fn ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
+        let daemon = &setup.config.daemon;
+        let token = || {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            Token::read_or_make(&file)
+        };
+        for listener in &setup.inherited.tcp {
+            self.listen = listener.local_addr().ok();
+            self.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
         }
         if let Some(address) = daemon.listen {
             let listener = bind_loopback(address)?;
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener, token()?)?);
+            self.listen = listener.local_addr().ok();
+            self.listeners.push(Listener::tcp(listener, token()?)?);
         }
-        Ok(doors)
+        Ok(())
     }
 }
 
@@ -191,8 +198,15 @@ async fn open_desk(
     Ok((Arc::new(Desk::new(parts)), streams))
 }
 
+/// How the beginning ended.
+enum Begun {
+    Ready,
+    /// It was told to stop meanwhile.
+    Stopped,
+}
+
 /// Takes up what an earlier daemon left. A pause comes first, or what is paused would go on for a moment.
-async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError> {
+async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeError> {
     let take_up = async {
         desk.restore_gates().await?;
         let recovered = desk.batches().recover().await?;
@@ -203,11 +217,17 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<(), ServeError
     };
     tokio::select! {
         taken_up = take_up => taken_up?,
-        () = signals.to_stop() => drop(desk.stop().ask(false)),
+        () = signals.to_stop() => {
+            let _ = desk.stop().ask(false);
+        }
+        () = desk.stop().asked() => {}
+    }
+    if desk.stop().is_asked() {
+        return Ok(Begun::Stopped);
     }
     desk.set_phase(Phase::Ready);
     systemd::ready("ready");
-    Ok(())
+    Ok(Begun::Ready)
 }
 
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.

@@ -127,9 +127,8 @@ impl House {
     /// Processes of this house that are not dead: each has its folder in the environment.
     pub(crate) fn processes(&self) -> Vec<String> {
         let mark = format!("HOME={}\0", self.folder.path().display());
-        let holds = |path: PathBuf| {
-            fs::read(path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
-        };
+        let holds =
+            |path: PathBuf| fs::read(path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&mark));
         let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         entries
             .filter(|entry| holds(entry.path().join("environ")))

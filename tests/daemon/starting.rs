@@ -214,7 +214,8 @@ async fn an_interrupt_while_it_detaches_leaves_nothing() {
     let house = House::new();
     // A lock that is held keeps the daemon from binding for as long as it is.
     fs::create_dir(house.path("run/herder")).unwrap();
-    fs::set_permissions(house.path("run/herder"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::set_permissions(house.path("run/herder"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let lock = fs::File::create(house.path("run/herder/herder.sock.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let mut command = house.command(&["serve", "--detach"]);
@@ -230,7 +231,8 @@ async fn an_interrupt_while_it_detaches_leaves_nothing() {
 async fn a_socket_that_is_taken_by_no_herder_is_told_as_that_and_not_removed() {
     let house = House::new();
     fs::create_dir(house.path("run/herder")).unwrap();
-    fs::set_permissions(house.path("run/herder"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::set_permissions(house.path("run/herder"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let _other = UnixListener::bind(house.socket()).unwrap();
     let since = Instant::now();
     let ended = house.herder(&["serve"]).expect(2);

@@ -239,13 +239,30 @@ impl Desk {
             Err(AskError::NoSuchRun) => {}
             asked => return asked.map_err(|error| self.refusal(error)),
         }
-        // It has ended meanwhile, or its batch cannot be gone on with.
+        // It has ended meanwhile, or cannot be gone on with.
         self.open()?;
+        let model = record.asked.as_ref().map(|asked| asked.model.clone()).unwrap_or_default();
+        match self.herder.add_model()(&self.config(), &model) {
+            Ok(()) => {}
+            // Whoever works on it needs the model; nobody is needed to end it.
+            Err(_) if matches!(input, Input::End(_)) => return self.abandon(record).await,
+            Err(error) => {
+                let what = format!("run {} waits for its model: {error}", record.run);
+                return Err(ApiError::new(Code::Busy, what));
+            }
+        }
         let _submitted = supervisor.resume(record.run).await?;
         supervisor.ask(record.run, input).await.map_err(|error| match error {
             AskError::NoSuchRun => self.refusal(Refused::Ended.into()),
             error @ AskError::Refused(_) => self.refusal(error),
         })
+    }
+
+    /// Ends a run that nobody works on.
+    async fn abandon(&self, record: &RunRecord) -> Result<Seq, ApiError> {
+        self.batches.abandon(record.run).await?;
+        let log = self.store().read(record.run, Seq::START).await?;
+        Ok(log.last().map_or(Seq::START, |envelope| envelope.seq))
     }
 
     fn refusal(&self, error: AskError) -> ApiError {

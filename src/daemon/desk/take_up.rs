@@ -32,6 +32,7 @@ impl Desk {
     pub(super) async fn take_up_the_rest(&self) {
         let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
         self.take_up(left).await;
+        self.batches.take_up_the_rest().await;
     }
 
     async fn take_up_one(&self, run: RunId) -> bool {
