@@ -31,13 +31,15 @@ async fn what_is_paused_is_paused_in_the_next_daemon_until_it_is_resumed() {
         second.status().await.paused.iter().map(|gate| format!("{:?} {:?}", gate.kind, gate.mode)).collect();
     paused.sort();
     assert_eq!(paused, ["All Hold", "Batch Soft", "Model Hold"]);
-    second.until(&format!("v1/runs/{free}"), |run| run["state"] == "paused").await;
+    second.until("v1/status", |status| status["load"]["held"].as_u64() >= Some(3)).await;
+    assert_eq!(second.status().await.load.live, 0);
     assert_eq!(second.post("v1/resume", json!({})).await["changed"], true);
+    assert_eq!(second.post("v1/resume", json!({})).await["changed"], false);
     second.until_run_ends(&free).await;
     // Those that something else holds have not moved, and are in no slot.
     second.until("v1/status", |status| status["load"]["live"] == 0).await;
     for run in [&alone, &of_model] {
-        assert_eq!(second.get(&format!("v1/runs/{run}")).await["state"], "paused");
+        assert_eq!(second.get(&format!("v1/runs/{run}")).await["turns"], 0);
     }
     assert_eq!(second.get("v1/batches/b").await["state"], "paused");
     second.kill();

@@ -210,7 +210,7 @@ async fn detached_a_state_that_another_process_has_is_told_and_left() {
 
 /// What never answers takes the place of a daemon that takes long to start.
 #[tokio::test]
-async fn an_interrupt_while_it_detaches_leaves_nothing() {
+async fn a_signal_while_it_detaches_leaves_nothing() {
     let house = House::new();
     // A lock that is held keeps the daemon from binding for as long as it is.
     fs::create_dir(house.path("run/herder")).unwrap();
@@ -218,13 +218,15 @@ async fn an_interrupt_while_it_detaches_leaves_nothing() {
         .unwrap();
     let lock = fs::File::create(house.path("run/herder/herder.sock.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let mut command = house.command(&["serve", "--detach"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the daemon is started", || house.processes().len() == 2).await;
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = Ended::of(&child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(130), "{}", ended.err);
-    house.assert_nothing_runs();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = house.command(&["serve", "--detach"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the daemon is started", || house.processes().len() == 2).await;
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        let ended = Ended::of(&child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(code), "{}", ended.err);
+        house.assert_nothing_runs();
+    }
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn asked_once_runs_end_their_turn_and_go_on_in_the_next() {
         let log = house.events();
         let of_run: Vec<Value> = log.iter().filter(|event| event["run"] == run.as_str()).cloned().collect();
         assert_eq!(kinds(&of_run).last(), Some(&"interrupted"), "{way}: {:?}", kinds(&of_run));
-        assert!(kinds(&of_run).contains(&"tool_end"), "the turn came to its end: {:?}", kinds(&of_run));
+        assert!(kinds(&of_run).contains(&"turn_end"), "the turn came to its end: {:?}", kinds(&of_run));
         let second = house.start(&[]).await;
         assert_eq!(second.until_run_ends(&run).await["outcome"], "done");
         assert_eq!(second.until_batch_ends(&batch).await["ended"], json!({"done": 2}));
@@ -111,7 +111,7 @@ async fn who_follows_is_told_that_it_ends_and_connections_that_say_nothing_do_no
     for stream in streams {
         let text = rest(stream).await;
         assert!(text.contains("event: submitted"), "{text}");
-        assert!(text.contains("event: end\ndata: {\"code\":\"closing\"}"), "{text}");
+        assert!(text.contains("event: end\ndata: {\"code\":\"closing\""), "{text}");
     }
     is_gone(&house, daemon).await;
     drop(silent);
