@@ -1,9 +1,9 @@
 //! Where runs are kept: a state folder, to write to or to read beside whoever writes.
 
 use std::{
-    fs::Permissions,
+    fs::{OpenOptions, Permissions},
     io,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -98,6 +98,7 @@ impl State {
             Durability::Process => sqlite::Durability::Process,
         };
         let options = sqlite::Options { durability, ..sqlite::Options::default() };
+        make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
         Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
     }
@@ -125,6 +126,13 @@ impl State {
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }
     }
+}
+
+/// Makes the log's file if there is none: SQLite would make it as the umask says. Its other files have the mode of this one.
+fn make_private(log: &Path) -> Result<(), FolderError> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
+    let failed = |source| FolderError::Io { path: log.to_owned(), action: "write to it", source };
+    made.map(drop).map_err(failed)
 }
 
 /// Where `run` keeps its runs if nobody says otherwise: `$XDG_STATE_HOME/herder`, or what is customary in its place.

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::{
     process::{Child, Command},
+    signal::unix::{SignalKind, signal},
     time::Instant,
 };
 
@@ -142,6 +143,9 @@ async fn detach(args: &ServeArgs, context: &Context) -> anyhow::Result<Exit> {
         return Err(UsageError(format!("a daemon is already running at {place}, as process {pid}")).into());
     }
     let log = args.log_file.clone().unwrap_or_else(|| state.join("daemon.log"));
+    // From before it is started, or a signal could end this and leave it.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let (mut child, from) = start(&state, &log)?;
     tokio::select! {
         answers = until_it_answers(&mut child, &client) => match answers? {
@@ -162,9 +166,13 @@ async fn detach(args: &ServeArgs, context: &Context) -> anyhow::Result<Exit> {
                 Ok(Exit::NotDone)
             }
         },
-        _ = tokio::signal::ctrl_c() => {
+        _ = interrupt.recv() => {
             end(&mut child).await;
             Ok(Exit::Interrupted)
+        }
+        _ = terminate.recv() => {
+            end(&mut child).await;
+            Ok(Exit::Terminated)
         }
     }
 }

@@ -79,9 +79,10 @@ pub enum ServeError {
 /// It cannot start, or not go on with what was left.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
-    let mut doors = Doors::open(&setup)?;
+    // A daemon that is there already is told of as that, though it has the state, too.
+    let mut doors = Doors::unix(&setup)?;
     let state = State::to_write(&setup.state, setup.config.store.durability)?;
-    doors.open_ports(&setup)?;
+    doors.ports(&setup)?;
     let access = access(&setup.config)?;
     let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
     let (desk, streams) = open_desk(setup, state, &doors).await?;
@@ -96,7 +97,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
         })
     });
     let began = begin(&desk, &mut signals).await;
-    if matches!(began, Ok(true)) {
+    if matches!(began, Ok(Begun::Ready)) {
         ready(&desk);
         until_stopped(&desk, &mut signals).await;
     }
@@ -118,7 +119,7 @@ struct Doors {
 }
 
 impl Doors {
-    fn open(setup: &Setup) -> Result<Self, ServeError> {
+    fn unix(setup: &Setup) -> Result<Self, ServeError> {
         let mut doors = Self { listeners: Vec::new(), socket: setup.socket.path().to_owned(), listen: None };
         for listener in &setup.inherited.unix {
             if let Some(path) = listener.local_addr()?.as_pathname() {
@@ -133,8 +134,8 @@ impl Doors {
         Ok(doors)
     }
 
-    /// The token lies in the state folder, so that is there by now.
-    fn open_ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
+    /// Opens the ports. Their token is in the state folder, which is ours by now.
+    fn ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
         let daemon = &setup.config.daemon;
         let token = || {
             let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
@@ -201,9 +202,15 @@ async fn open_desk(
     Ok((Arc::new(Desk::new(parts)), streams))
 }
 
-/// Takes up what an earlier daemon left, unless it is to stop before that is done. A pause comes first, or what is paused
-/// would go on for a moment.
-async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<bool, ServeError> {
+/// How the beginning ended.
+enum Begun {
+    Ready,
+    /// It was told to stop meanwhile.
+    Stopped,
+}
+
+/// Takes up what an earlier daemon left. A pause comes first, or what is paused would go on for a moment.
+async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeError> {
     let take_up = async {
         desk.restore_gates().await?;
         let recovered = desk.batches().recover().await?;
@@ -214,12 +221,17 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<bool, ServeErr
     };
     tokio::select! {
         taken_up = take_up => taken_up?,
-        () = signals.until_stop() => return Ok(false),
-        () = desk.stop().asked() => return Ok(false),
+        () = signals.until_stop() => {
+            let _ = desk.stop().ask(false);
+        }
+        () = desk.stop().asked() => {}
+    }
+    if desk.stop().is_asked() {
+        return Ok(Begun::Stopped);
     }
     desk.set_phase(Phase::Ready);
     systemd::ready("ready");
-    Ok(true)
+    Ok(Begun::Ready)
 }
 
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.

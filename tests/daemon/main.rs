@@ -3,7 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod crash;
+mod durable;
 mod harness;
+mod managed;
 mod port;
+mod process;
+mod requests;
 mod socket;
+mod starting;
+mod stopping;
 mod systemd;

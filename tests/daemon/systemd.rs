@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::{DEADLINE, Part, ask, say, soon, wait_for_the_end, who};
 
 /// Where the manager listens for reports.
-struct Manager {
+pub(crate) struct Manager {
     folder: tempfile::TempDir,
     socket: UnixDatagram,
 }
 
 impl Manager {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -34,12 +34,23 @@ impl Manager {
 
     fn start(&self, part: &str, more: &[(&str, &str)]) -> Part {
         Part::start(part, "", |command| {
-            command.env("NOTIFY_SOCKET", self.folder.path().join("notify")).envs(more.iter().copied());
+            command.env("NOTIFY_SOCKET", self.place()).envs(more.iter().copied());
         })
     }
 
+    /// What `NOTIFY_SOCKET` says.
+    pub(crate) fn place(&self) -> std::path::PathBuf {
+        self.folder.path().join("notify")
+    }
+
+    /// Whether there has been no report so far.
+    pub(crate) fn has_heard_nothing(&self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        self.socket.recv(&mut [0]).is_err()
+    }
+
     /// The next report, by field.
-    fn report(&self) -> BTreeMap<String, String> {
+    pub(crate) fn report(&self) -> BTreeMap<String, String> {
         let mut bytes = [0; 4096];
         let count = self.socket.recv(&mut bytes).unwrap();
         let text = String::from_utf8_lossy(&bytes[..count]);

@@ -133,10 +133,11 @@ fn recorded(tasks: &dyn Tasks) -> impl Iterator<Item = TaskRecord> {
 }
 
 /// Ends an open run that nothing works on: its task starts again as another attempt, or never will.
-///
-/// # Errors
-/// The log does not give the run, or does not take its end.
-pub async fn abandon(store: &dyn EventStore, run: RunId, clock: &dyn Clock) -> Result<(), StoreError> {
+pub(in crate::app) async fn abandon(
+    store: &dyn EventStore,
+    run: RunId,
+    clock: &dyn Clock,
+) -> Result<(), StoreError> {
     let log: Vec<Envelope> = store.read(run, Seq::START).await?;
     let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
     for input in

@@ -28,8 +28,7 @@ mod tasks;
 
 pub(in crate::app) use course::{Asked, Course, Host, Reached, Terms};
 pub use drive::Batch;
-pub use history::abandon;
-pub(in crate::app) use history::{History, submit_asked};
+pub(in crate::app) use history::{History, abandon, submit_asked};
 pub use journal::{Journal, beside, check_place};
 pub use line::ResultLine;
 pub use results::Results;

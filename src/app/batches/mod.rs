@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -46,6 +46,9 @@ pub use submit::{BatchOptions, SubmitBatch, Submitted};
 
 use entry::Entry;
 
+/// Inputs that are read and checked at once. A line may be long, and each of these has one in memory.
+const READ_AT_ONCE: usize = 4;
+
 /// What batches are worked on with.
 pub struct Parts {
     pub supervisor: Supervisor,
@@ -73,6 +76,7 @@ struct Inner {
     entries: Mutex<BTreeMap<BatchId, Arc<Entry>>>,
     /// The batch of each key. Submissions are taken on one at a time, so that a key has one batch.
     keys: tokio::sync::Mutex<BTreeMap<String, BatchId>>,
+    reading: Arc<Semaphore>,
     closing: CancellationToken,
     drivers: TaskTracker,
 }
@@ -129,6 +133,7 @@ impl Batches {
             add_model,
             entries: Mutex::default(),
             keys: tokio::sync::Mutex::default(),
+            reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
             closing: CancellationToken::new(),
             drivers: TaskTracker::new(),
         })))

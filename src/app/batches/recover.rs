@@ -98,6 +98,18 @@ impl Batches {
         Ok(recovered)
     }
 
+    /// Tries again to go on with the batches that could not, as another configuration may let them. Returns once it is known
+    /// whether they do.
+    pub async fn take_up_the_rest(&self) {
+        for entry in self.entries() {
+            let work = entry.work.clone().lock_owned().await;
+            let is_left = work.record.state == BatchState::Open && work.driver.is_none();
+            if is_left && !self.0.closing.is_cancelled() {
+                self.clone().take_up(entry, work).await;
+            }
+        }
+    }
+
     fn input(&self, entry: &Entry, work: &Work) -> OsString {
         let path = spool::path(&self.0.folder, entry.id, &work.record.digest);
         path.file_name().map(ToOwned::to_owned).unwrap_or_default()
@@ -131,6 +143,14 @@ impl Batches {
     pub(super) async fn input_of(&self, entry: &Entry, work: &Work) -> Result<Lines, ReadError> {
         let path = spool::path(&self.0.folder, entry.id, &work.record.digest);
         self.read(path, work.record.digest.clone(), work.record.labels.clone()).await
+    }
+
+    /// Ends a run that nobody works on, as cancelled; returns once it is on disk.
+    ///
+    /// # Errors
+    /// The log does not take it.
+    pub async fn abandon(&self, run: RunId) -> Result<(), StoreError> {
+        abandon(&*self.0.store, run, &*self.0.clock).await
     }
 
     async fn end_the_rest(self, entry: Arc<Entry>, mut work: OwnedMutexGuard<Work>, open: Vec<RunId>) {

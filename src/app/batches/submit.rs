@@ -124,7 +124,14 @@ impl Batches {
         let book =
             Book::new(self.config(), self.0.supervisor.services().clone(), self.0.add_model.clone(), labels);
         let at = path.clone();
-        let read = tokio::task::spawn_blocking(move || Lines::read(&path, &digest, book)).await;
+        // Never closed; held to the end of the reading, though whoever waits for it may have gone.
+        let place = self.0.reading.clone().acquire_owned().await;
+        let read = tokio::task::spawn_blocking(move || {
+            let read = Lines::read(&path, &digest, book);
+            drop(place);
+            read
+        })
+        .await;
         read.unwrap_or_else(|error| Err(ReadError::Open { path: at, source: io::Error::other(error) }))
     }
 

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, Method, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
 use utoipa::OpenApi;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouterExt as _},
+    routes,
+};
 
 use super::{
     desk::Desk,
@@ -44,10 +47,17 @@ mod through;
 )]
 struct Description;
 
+/// Bytes that the body of a request may have: more is no change that anybody means to make.
+const MAX_BODY: usize = 1 << 20;
+
+/// Bytes that a task may have, its script and its notes included. Those of a batch go to disk as they come, and may be of
+/// any number.
+const MAX_TASK: usize = 64 << 20;
+
 /// Every route, and the description of them all.
 pub fn router(desk: Arc<Desk>) -> Router {
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
-        .routes(routes!(runs::submit, runs::list))
+        .routes(routes!(runs::submit, runs::list).layer(DefaultBodyLimit::max(MAX_TASK)))
         .routes(routes!(runs::show, runs::retune))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::pause))
@@ -87,6 +97,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(through::see_through))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(desk.clone(), version))
         .with_state(desk)
 }

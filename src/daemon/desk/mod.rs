@@ -134,6 +134,11 @@ impl Stop {
         fresh
     }
 
+    /// Whether it is asked for.
+    pub fn is_asked(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
     /// Waits until it is asked for.
     pub async fn asked(&self) {
         self.drain.cancelled().await;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::{By, Desk, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
-    app::{batch::abandon, conversation::chat_completions},
-    clock::SystemClock,
+    app::conversation::chat_completions,
     daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say},
     domain::{
         event::InputKind,
@@ -159,19 +158,19 @@ impl Desk {
                 return Err(why.into());
             }
             // To be ended it need not be able to go on.
-            abandon(&**self.store(), record.run, &SystemClock).await.map_err(ApiError::from)?;
-            return Ok(self
-                .store()
-                .read(record.run, Seq::START)
-                .await
-                .map_err(ApiError::from)?
-                .last()
-                .map_or(Seq::START, |last| last.seq));
+            return Ok(self.abandon(record).await?);
         }
         match supervisor.ask(record.run, input).await {
             Err(AskError::NoSuchRun) => Err(Untold::Refused(Refused::Ended)),
             asked => asked.map_err(Untold::from),
         }
+    }
+
+    /// Ends a run that nobody works on.
+    async fn abandon(&self, record: &RunRecord) -> Result<Seq, ApiError> {
+        self.batches.abandon(record.run).await?;
+        let log = self.store().read(record.run, Seq::START).await?;
+        Ok(log.last().map_or(Seq::START, |last| last.seq))
     }
 }
 

@@ -21,7 +21,7 @@ use tower::ServiceExt;
 
 use super::{
     Ending, Limits,
-    body::{Stalled, Watched},
+    body::{Rest, Stalled, Watched},
     caller::{Caller, Role, Via},
     loopback::admit,
     refusal::Refusal,
@@ -109,16 +109,21 @@ async fn answer(door: &Door, shared: &Shared, request: Request<Incoming>) -> Res
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
-    let stalled = Stalled::default();
+    let (stalled, rest, patience) = (Stalled::default(), Rest::default(), shared.limits.body_stall);
     let mut request =
-        request.map(|body| Body::new(Watched::new(body, shared.limits.body_stall, stalled.clone())));
+        request.map(|body| Body::new(Watched::new(body, patience, stalled.clone(), rest.clone())));
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(shared.ending.clone());
     // Nothing is left half done that a later request would see: routes own no state, they ask those who do.
     let answered = AssertUnwindSafe(shared.router.clone().oneshot(request)).catch_unwind().await;
     match answered {
         Ok(_) if stalled.is_set() => Refusal::BodyStalled.into_response(),
-        Ok(Ok(response)) => response,
+        Ok(Ok(response)) => {
+            if response.status().is_client_error() {
+                rest.hear_out(patience).await;
+            }
+            response
+        }
         Ok(Err(never)) => match never {},
         Err(_) => {
             tracing::error!("a route panicked");
