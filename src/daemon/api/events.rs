@@ -51,6 +51,7 @@ pub(super) async fn of_run(
 ) -> Result<Response, ApiError> {
     let after = Seq::new(after(&headers, query.after)?);
     let run = desk.run_named(&run).await?;
+    desk.check_reached(run, after).await?;
     Ok(answer(desk.hub().run(run, after, deltas(query.live))))
 }
 
@@ -84,6 +85,9 @@ pub(super) async fn of_all(
         Some(text) => Some(place("after", text)?),
     };
     let after = Pos::new(after(&headers, wanted)?);
+    if after > desk.head() {
+        return Err(beyond(after.get(), desk.head().get()));
+    }
     let batch = match &query.batch {
         Some(name) => Some(desk.find_batch(name).await?),
         None => None,
@@ -108,6 +112,14 @@ fn after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, ApiError> {
 fn place(name: &str, text: &str) -> Result<u64, ApiError> {
     text.parse()
         .map_err(|_| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
+}
+
+/// A cursor that no event of this log had: it is another log's, and following it would miss events.
+fn beyond(after: u64, head: u64) -> ApiError {
+    let what = format!(
+        "there is no event {after} yet, the last is {head}; is this another state folder? Start at 0"
+    );
+    ApiError::new(Code::BadRequest, what)
 }
 
 const fn deltas(live: bool) -> Deltas {

@@ -24,7 +24,7 @@ use crate::{
     },
     config::{Config, Effective, Files, Sources},
     domain::{
-        id::{Pos, RunId},
+        id::{Pos, RunId, Seq},
         time::Timestamp,
     },
     store::{AuditRecord, EventStore, RunRecord, StoreError},
@@ -260,6 +260,20 @@ impl Desk {
     /// The place of the last durable event.
     pub fn head(&self) -> Pos {
         *self.store().watch().borrow()
+    }
+
+    /// Whether a run's log has come as far as a client says.
+    ///
+    /// # Errors
+    /// It has not, or cannot be read.
+    pub async fn check_reached(&self, run: RunId, after: Seq) -> Result<(), ApiError> {
+        let Some(before) = after.get().checked_sub(1).map(Seq::new) else { return Ok(()) };
+        if self.store().read_some(run, before, 1).await?.is_empty() {
+            let what =
+                format!("run {run} has no event {after} yet; is this another state folder? Start at 0");
+            return Err(ApiError::new(Code::BadRequest, what));
+        }
+        Ok(())
     }
 
     /// A run by its name, as [`Self::show`] takes it.
