@@ -23,7 +23,7 @@ use crate::{
 /// Models that runs can ask.
 #[utoipa::path(get, path = "/v1/models", tag = "daemon", responses((status = 200, body = ModelList), Refusals))]
 pub(super) async fn models(State(desk): State<Arc<Desk>>) -> Result<Json<ModelList>, ApiError> {
-    Ok(Json(desk.models().await?))
+    Ok(Json(desk.models().await))
 }
 
 /// Pauses the runs that ask a model.

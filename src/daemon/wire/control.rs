@@ -100,6 +100,9 @@ pub struct Rates {
     pub tokens_per_s: f64,
     /// Runs that ended, a minute.
     pub runs_per_min: f64,
+    /// Dollars a minute, where prices are known.
+    #[serde(default)]
+    pub usd_per_min: f64,
 }
 
 /// The daemon in one look.
