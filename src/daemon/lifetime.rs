@@ -4,7 +4,7 @@
 //! last, so one daemon has a state at a time. Clients are answered once the open runs are known; until they are taken up
 //! it says that it is starting. Its end: nothing new, runs to the end of their turn, streams, connections, the log.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,9 @@ use crate::{
     store::StoreError,
     telemetry::prometheus::{self, MetricsError},
 };
+
+/// How often a service manager is told what is going on.
+const STATUS: Duration = Duration::from_secs(10);
 
 /// What a daemon is started with.
 pub struct Setup {
@@ -236,8 +239,13 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
 
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.
 async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
+    let mut status = tokio::time::interval(STATUS);
     loop {
         tokio::select! {
+            _ = status.tick() => {
+                let load = desk.herder().supervisor.load().await;
+                systemd::status(&format!("{} live, {} queued, {} held", load.live, load.queued, load.held));
+            }
             () = desk.stop().asked() => return,
             told = signals.next() => match told {
                 Told::Stop => {

@@ -72,6 +72,11 @@ pub fn stopping(status: &str) {
     tell(&[NotifyState::Stopping, NotifyState::Status(&line(status))]);
 }
 
+/// What the daemon is doing, for a person to read.
+pub fn status(text: &str) {
+    tell(&[NotifyState::Status(&line(text))]);
+}
+
 /// A second line would be read as another report.
 fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
