@@ -4,7 +4,12 @@
 //! answered once the open runs are known; until they are taken up it says that it is starting. Its end: nothing new, runs
 //! to the end of their turn, streams, connections, the log.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -77,8 +82,9 @@ pub enum ServeError {
 /// It cannot start; then nothing was changed.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
-    let doors = Doors::open(&setup)?;
+    let mut doors = Doors::open(&setup)?;
     let state = State::to_write(&setup.state, setup.config.store.durability)?;
+    doors.open_ports(&setup)?;
     let access = access(&setup.config)?;
     let limits = Limits { connections: setup.config.daemon.max_connections.get(), ..Limits::default() };
     let (desk, streams) = open_desk(setup, state, &doors).await?;
@@ -116,11 +122,6 @@ struct Doors {
 
 impl Doors {
     fn open(setup: &Setup) -> Result<Self, ServeError> {
-        let daemon = &setup.config.daemon;
-        let token = || {
-            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
-            Token::read_or_make(&file)
-        };
         let mut doors = Self { listeners: Vec::new(), socket: setup.socket.path().to_owned(), listen: None };
         for listener in &setup.inherited.unix {
             if let Some(path) = listener.local_addr()?.as_pathname() {
@@ -128,20 +129,27 @@ impl Doors {
             }
             doors.listeners.push(Listener::inherited(listener.try_clone()?)?);
         }
-        for listener in &setup.inherited.tcp {
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
-        }
         if setup.inherited.unix.is_empty() {
-            let group = daemon.group.as_deref().map(socket::group_id).transpose()?;
+            let group = setup.config.daemon.group.as_deref().map(socket::group_id).transpose()?;
             doors.listeners.push(Listener::bound(socket::bind(&setup.socket, group)?)?);
         }
-        if let Some(address) = daemon.listen {
-            let listener = bind_loopback(address)?;
-            doors.listen = listener.local_addr().ok();
-            doors.listeners.push(Listener::tcp(listener, token()?)?);
-        }
         Ok(doors)
+    }
+
+    /// Comes once the state is ours: the token is kept there.
+    fn open_ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
+        let daemon = &setup.config.daemon;
+        let mut ports =
+            setup.inherited.tcp.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>()?;
+        if let Some(address) = daemon.listen {
+            ports.push(bind_loopback(address)?);
+        }
+        for port in ports {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            self.listen = port.local_addr().ok();
+            self.listeners.push(Listener::tcp(port, Token::read_or_make(&file)?)?);
+        }
+        Ok(())
     }
 }
 

@@ -12,10 +12,7 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{
-    error::Refusals,
-    extract::{Name, Query, header},
-};
+use super::extract::{Name, Query, header};
 use crate::{
     daemon::{
         desk::Desk,
@@ -40,9 +37,9 @@ pub(super) struct RunEvents {
 }
 
 /// Follows one run until it ends. The id of an event is its place in the run's log; give it as `Last-Event-ID` to go on.
-#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events",
+#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events", operation_id = "follow_run",
     params(("run" = String, Path), ("last-event-id" = Option<u64>, Header), RunEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn of_run(
     State(desk): State<Arc<Desk>>,
     Name(run): Name<String>,
@@ -70,9 +67,9 @@ pub(super) struct AllEvents {
 }
 
 /// Follows all runs. The id of an event is its place in the store; give it as `Last-Event-ID` to go on.
-#[utoipa::path(get, path = "/v1/events", tag = "events",
+#[utoipa::path(get, path = "/v1/events", tag = "events", operation_id = "follow_all",
     params(("last-event-id" = Option<u64>, Header), AllEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn of_all(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<AllEvents>,
