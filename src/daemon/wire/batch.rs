@@ -17,7 +17,7 @@ pub struct BatchOptions {
     pub name: Option<String>,
     /// Runs of it that are under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(minimum = 1)]
+    #[param(minimum = 1, example = 8)]
     pub concurrency: Option<u32>,
     /// Further attempts at a task that failed in a way that may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,12 +55,14 @@ pub enum BatchState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchView {
     /// Its id.
+    #[schema(format = "uuid")]
     pub id: String,
     /// What it is called.
     pub name: String,
     /// How far it is.
     pub state: BatchState,
     /// When it was submitted.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Tasks in it.
     pub tasks: u64,

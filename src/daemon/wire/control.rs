@@ -68,7 +68,7 @@ pub struct Stop {
 /// Answer of `/healthz` and `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`, or `starting`, `stopping`, `stuck`.
+    /// `ok`; anything else is a refusal.
     pub status: String,
 }
 
@@ -118,6 +118,7 @@ pub struct Status {
     /// Where else it listens.
     pub listen: Option<String>,
     /// When it was started.
+    #[schema(format = DateTime)]
     pub started_at: String,
     /// `starting`, `ready` or `stopping`.
     pub phase: String,
@@ -144,6 +145,7 @@ pub struct Status {
 
 /// What can be changed while the daemon runs. What is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"max_live_runs": 40}))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigPatch {
     /// Runs that may have a slot at once.
@@ -207,6 +209,8 @@ pub struct ModelList {
 /// Something that was asked of the daemon to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
+    /// When it was asked.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Who asked: the user's number, absent over TCP.
     pub uid: Option<u32>,

@@ -7,6 +7,8 @@ mod batch;
 mod control;
 mod error;
 mod run;
+mod schema;
+mod task;
 
 pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView};
 pub use control::{
@@ -15,9 +17,9 @@ pub use control::{
 };
 pub use error::{ApiError, Code};
 pub use run::{
-    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, TaskBody,
-    Tokens,
+    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };
+pub use task::{TaskBody, TaskLimits, TaskParams};
 
 /// The version of the API. Client and daemon must have the same.
 pub const API_VERSION: u32 = 1;
