@@ -61,7 +61,7 @@ pub(super) async fn show(
 
 /// Changes how a batch is worked on.
 #[utoipa::path(patch, path = "/v1/batches/{batch}", tag = "batches", operation_id = "change_batch", params(("batch" = String, Path)),
-    request_body = BatchPatch, responses((status = 200, body = Changed)))]
+    request_body = Option<BatchPatch>, responses((status = 200, body = Changed)))]
 pub(super) async fn retune(
     State(desk): State<Arc<Desk>>,
     caller: Caller,

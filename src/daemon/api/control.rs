@@ -74,7 +74,7 @@ pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Json<ConfigView> {
 }
 
 /// Changes the configuration until the daemon stops.
-#[utoipa::path(patch, path = "/v1/config", tag = "daemon", operation_id = "change_config", request_body = ConfigPatch,
+#[utoipa::path(patch, path = "/v1/config", tag = "daemon", operation_id = "change_config", request_body = Option<ConfigPatch>,
     responses((status = 200, body = Changed)))]
 pub(super) async fn change_config(
     State(desk): State<Arc<Desk>>,

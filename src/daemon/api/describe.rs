@@ -11,6 +11,7 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
+use serde_json::Value;
 use utoipa::{
     OpenApi, ToSchema as _,
     openapi::{
@@ -22,12 +23,12 @@ use utoipa::{
     },
 };
 
-use crate::daemon::wire::{API_VERSION, ApiError, Code, VERSION_HEADER};
+use crate::daemon::wire::{API_VERSION, ApiError, Code, EventView, VERSION_HEADER};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "herder", description = include_str!("about.md")),
-    components(schemas(ApiError, Code)),
+    components(schemas(ApiError, Code, EventView)),
     tags(
         (name = "runs", description = "Single runs, whether of a batch or not"),
         (name = "batches", description = "Many tasks as JSON lines"),
@@ -63,7 +64,25 @@ impl Described {
         add_common(api.components.get_or_insert_default());
         api.security = Some(vec![SecurityRequirement::new(TOKEN, [""; 0])]);
         // A description is plain data, which always has a JSON form.
-        Self(api.to_json().unwrap_or_default().into())
+        let mut api = serde_json::to_value(api).unwrap_or_default();
+        widen(&mut api);
+        Self(api.to_string().into())
+    }
+}
+
+/// OpenAPI knows no numbers without a sign: those of 32 bits are said as numbers of 64 with a maximum.
+fn widen(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let unsigned = fields.get("minimum").and_then(Value::as_f64).is_some_and(|least| least >= 0.0);
+            if unsigned && fields.get("format").is_some_and(|format| format == "int32") {
+                fields.insert("format".to_owned(), "int64".into());
+                fields.entry("maximum").or_insert(u32::MAX.into());
+            }
+            fields.values_mut().for_each(widen);
+        }
+        Value::Array(items) => items.iter_mut().for_each(widen),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     daemon::{
         desk::Desk,
         hub::{Deltas, EventStream, Filter, Kinds},
-        wire::{ApiError, Code},
+        wire::{ApiError, Code, StreamEvent},
     },
     domain::id::{Pos, Seq},
 };
@@ -39,7 +39,7 @@ pub(super) struct RunEvents {
 /// Follows one run until it ends. The id of an event is its place in the run's log; give it as `Last-Event-ID` to go on.
 #[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events", operation_id = "follow_run",
     params(("run" = String, Path), ("last-event-id" = Option<u64>, Header), RunEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, body = StreamEvent, content_type = "text/event-stream")))]
 pub(super) async fn of_run(
     State(desk): State<Arc<Desk>>,
     Name(run): Name<String>,
@@ -69,7 +69,7 @@ pub(super) struct AllEvents {
 /// Follows all runs. The id of an event is its place in the store; give it as `Last-Event-ID` to go on.
 #[utoipa::path(get, path = "/v1/events", tag = "events", operation_id = "follow_all",
     params(("last-event-id" = Option<u64>, Header), AllEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
+    responses((status = 200, body = StreamEvent, content_type = "text/event-stream")))]
 pub(super) async fn of_all(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<AllEvents>,

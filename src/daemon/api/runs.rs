@@ -68,7 +68,7 @@ pub(super) async fn show(
 }
 
 /// Changes the limits of a run that has not ended.
-#[utoipa::path(patch, path = "/v1/runs/{run}", tag = "runs", operation_id = "change_run", params(("run" = String, Path)), request_body = RunPatch,
+#[utoipa::path(patch, path = "/v1/runs/{run}", tag = "runs", operation_id = "change_run", params(("run" = String, Path)), request_body = Option<RunPatch>,
     responses((status = 200, body = Changed)))]
 pub(super) async fn retune(
     State(desk): State<Arc<Desk>>,

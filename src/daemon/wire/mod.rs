@@ -6,6 +6,7 @@
 mod batch;
 mod control;
 mod error;
+mod event;
 mod run;
 mod schema;
 mod task;
@@ -16,6 +17,7 @@ pub use control::{
     ModelView, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
 };
 pub use error::{ApiError, Code};
+pub use event::{EventView, StreamEvent};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };

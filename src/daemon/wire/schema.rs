@@ -21,7 +21,19 @@ pub(super) fn detail() -> Object {
     names.extend(Breakage::ALL.iter().map(|breakage| breakage.as_str()));
     names.sort_unstable();
     names.dedup();
-    one_of("Which limit (`budget`), reason (`blocked`), class (`provider_error`) or fault (`failed`) it was", names)
+    one_of(
+        "Which limit (`budget`), reason (`blocked`), class (`provider_error`) or fault (`failed`) it was",
+        names,
+    )
+}
+
+/// Text that is JSON.
+pub(super) fn json_text() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .content_media_type("application/json")
+        .description(Some("JSON: an `EventView` if the event has an id"))
+        .build()
 }
 
 fn one_of(about: &str, names: Vec<&str>) -> Object {
