@@ -17,4 +17,4 @@ schemathesis.openapi.media_type("application/jsonl", LINES.map(lambda tasks: "\n
 
 @schemathesis.serializer("application/jsonl")
 def as_it_is(_context, value):
-    return {"data": value if isinstance(value, (bytes, str)) else json.dumps(value)}
+    return value if isinstance(value, (bytes, str)) else json.dumps(value)

@@ -65,24 +65,50 @@ impl Described {
         api.security = Some(vec![SecurityRequirement::new(TOKEN, [""; 0])]);
         // A description is plain data, which always has a JSON form.
         let mut api = serde_json::to_value(api).unwrap_or_default();
-        widen(&mut api);
+        tidy(&mut api);
         Self(api.to_string().into())
     }
 }
 
-/// OpenAPI knows no numbers without a sign: those of 32 bits are said as numbers of 64 with a maximum.
-fn widen(value: &mut Value) {
+/// Says what types cannot. What is left out of a request is absent, not `null`. Numbers of 32 bits without a sign, which
+/// OpenAPI does not know, are numbers of 64 with a maximum.
+fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            if fields.contains_key("in") {
+                fields.get_mut("schema").into_iter().for_each(never_null);
+            }
+            let body = fields.get_mut("requestBody").and_then(|body| body.get_mut("content"));
+            for content in
+                body.and_then(Value::as_object_mut).into_iter().flat_map(|content| content.values_mut())
+            {
+                content.get_mut("schema").into_iter().for_each(never_null);
+            }
             let unsigned = fields.get("minimum").and_then(Value::as_f64).is_some_and(|least| least >= 0.0);
             if unsigned && fields.get("format").is_some_and(|format| format == "int32") {
                 fields.insert("format".to_owned(), "int64".into());
                 fields.entry("maximum").or_insert(u32::MAX.into());
             }
-            fields.values_mut().for_each(widen);
+            fields.values_mut().for_each(tidy);
         }
-        Value::Array(items) => items.iter_mut().for_each(widen),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// A schema without the `null` that stands for an absent value.
+fn never_null(schema: &mut Value) {
+    if let Some(Value::Array(kinds)) = schema.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [kind] = &**kinds {
+            schema["type"] = kind.clone();
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
+        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        if let [choice] = &**choices {
+            *schema = choice.clone();
+        }
     }
 }
 

@@ -46,7 +46,8 @@ pub(super) async fn of_run(
     Query(query): Query<RunEvents>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let after = Seq::new(after(&headers, query.after)?);
+    let wanted = query.after.map(|after| place("after", &after.to_string())).transpose()?;
+    let after = Seq::new(after(&headers, wanted)?);
     let run = desk.run_named(&run).await?;
     Ok(answer(desk.hub().run(run, after, deltas(query.live))))
 }
@@ -57,10 +58,12 @@ pub(super) async fn of_run(
 #[into_params(parameter_in = Query)]
 pub(super) struct AllEvents {
     /// Those after this place; the header `Last-Event-ID` goes before it. `now`: those that come.
+    #[param(pattern = "^([0-9]{1,18}|now)$", example = "now")]
     after: Option<String>,
     /// Only those of this batch's runs.
     batch: Option<String>,
     /// Only those of these kinds, with commas between.
+    #[param(pattern = "^[a-z_]+(,[a-z_]+)*$", example = "turn_end,run_end")]
     kinds: Option<String>,
     /// Text as it is spoken, too.
     live: bool,
@@ -103,8 +106,8 @@ fn after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, ApiError> {
 }
 
 fn place(name: &str, text: &str) -> Result<u64, ApiError> {
-    text.parse()
-        .map_err(|_| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
+    let id = text.parse().ok().and_then(|id: i64| u64::try_from(id).ok());
+    id.ok_or_else(|| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
 }
 
 const fn deltas(live: bool) -> Deltas {

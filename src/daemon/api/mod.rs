@@ -79,7 +79,10 @@ async fn unknown_route(request: Request) -> ApiError {
 }
 
 async fn method_not_allowed(method: Method, request: Request) -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, format!("{} does not take {method}", request.uri().path()))
+    ApiError::new(
+        Code::MethodNotAllowed,
+        format!("{} does not take {method}; the header Allow has what it takes", request.uri().path()),
+    )
 }
 
 /// Says the version that is spoken here with every answer, and refuses another.

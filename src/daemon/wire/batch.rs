@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Tokens;
+use super::{Tokens, number, schema};
 
 /// How a batch is worked on: parameters of its submission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
@@ -24,9 +24,11 @@ pub struct BatchOptions {
     pub retries: Option<u32>,
     /// When to give up, as `soon,fail=10%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^(soon|now),fail=[1-9][0-9]?%?$", example = "soon,fail=10%")]
     pub halt: Option<String>,
     /// When it is submitted again: give tasks that are not done another attempt; `all`, or an outcome or detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(schema_with = schema::retry_failed)]
     pub retry_failed: Option<String>,
     /// When it is submitted again: start tasks again whose line has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +97,7 @@ pub struct BatchList {
 #[serde(deny_unknown_fields)]
 pub struct BatchPatch {
     /// Runs of it that are under way at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub concurrency: Option<u32>,
 }

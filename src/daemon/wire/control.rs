@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Counts, Tokens};
+use super::{Counts, Tokens, number};
 
 /// Whether a request changed anything. The same again changes nothing, and is no mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -149,15 +149,15 @@ pub struct Status {
 #[serde(deny_unknown_fields)]
 pub struct ConfigPatch {
     /// Runs that may have a slot at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_live_runs: Option<u32>,
     /// Turns that a run submitted from now on may take, if its task does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_turns: Option<u32>,
     /// Seconds that runs have to reach the end of their turn when the daemon stops.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<u32>,
 }
 

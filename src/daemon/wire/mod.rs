@@ -7,6 +7,7 @@ mod batch;
 mod control;
 mod error;
 mod event;
+mod number;
 mod run;
 mod schema;
 mod task;
@@ -21,6 +22,7 @@ pub use event::{EventView, StreamEvent};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };
+pub(super) use schema::outcome_or_detail;
 pub use task::{TaskBody, TaskLimits, TaskParams};
 
 /// The version of the API. Client and daemon must have the same.

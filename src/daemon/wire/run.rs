@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::schema;
+use super::{number, schema};
 
 /// That something was submitted, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -176,7 +176,7 @@ pub struct Say {
     #[schema(min_length = 1, pattern = r"\S")]
     pub text: String,
     /// Refuse if the run is in another turn than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub expected_turn: Option<u32>,
 }
 
@@ -196,16 +196,16 @@ pub struct Requeued {
 #[serde(deny_unknown_fields)]
 pub struct RunPatch {
     /// Turns that it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_turns: Option<u32>,
     /// Calls that it may make.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
     /// Tokens that it may use up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
     /// Seconds that it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,
 }
