@@ -4,6 +4,7 @@
 
 mod abuse;
 mod harness;
+mod openapi;
 mod port;
 mod socket;
 mod systemd;

@@ -1,12 +1,12 @@
 //! Lists of runs: filtered, a page at a time, with whole counts.
 
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::{Desk, view::view};
 use crate::{
     clock::from_rfc3339,
-    daemon::wire::{ApiError, Code, Counts, RunList, RunState, outcome_or_detail},
+    daemon::wire::{ApiError, Code, Counts, RunList, RunState, labels, outcome_or_detail},
     domain::{batch::RetryFailed, id::BatchId, outcome::Outcome, time::Timestamp},
     store::{RunCounts, RunFilter},
 };
@@ -35,7 +35,7 @@ pub struct RunQuery {
     /// Only those of this task id.
     pub task_id: Option<String>,
     /// Only those with this label, as `team=search`; may come more than once.
-    #[param(style = Form, explode, value_type = Vec<LabelFilter>)]
+    #[param(style = Form, explode, schema_with = labels)]
     pub label: Vec<String>,
     /// Only those that were submitted then or later, in RFC 3339.
     #[param(format = DateTime)]
@@ -50,12 +50,6 @@ pub struct RunQuery {
     #[param(format = "uuid")]
     pub before: Option<String>,
 }
-
-/// A label and its value, as `team=search`.
-#[derive(ToSchema)]
-#[schema(pattern = "^[^=]+=", example = "team=search")]
-#[expect(dead_code, reason = "for the description")]
-struct LabelFilter(String);
 
 /// Which states are asked for.
 struct States(Vec<RunState>);

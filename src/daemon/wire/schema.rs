@@ -1,7 +1,7 @@
 //! How the description says what types alone do not: the closed sets of names that come as text.
 
 use utoipa::openapi::{
-    Object, ObjectBuilder,
+    Array, ArrayBuilder, Object, ObjectBuilder,
     schema::{SchemaType, Type},
 };
 
@@ -28,6 +28,12 @@ pub(in crate::daemon) fn outcome_or_detail() -> Object {
 pub(super) fn retry_failed() -> Object {
     let not_done = Outcome::NAMES.iter().copied().filter(|name| *name != "done").collect();
     one_of([vec!["all"], not_done, details()].concat())
+}
+
+/// Labels with their values, as `team=search`.
+pub(in crate::daemon) fn labels() -> Array {
+    let label = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[^=]+="));
+    ArrayBuilder::new().items(label).build()
 }
 
 /// Text that is JSON.
