@@ -4,7 +4,13 @@
 //! last, so one daemon has a state at a time. Clients are answered once the open runs are known; until they are taken up
 //! it says that it is starting. Its end: nothing new, runs to the end of their turn, streams, connections, the log.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -137,21 +143,18 @@ impl Doors {
         Ok(doors)
     }
 
-    /// Opens the ports. Their token is in the state folder, which is ours by now.
+    /// Comes once the state is ours: the token is kept there.
     fn ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
         let daemon = &setup.config.daemon;
-        let token = || {
-            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
-            Token::read_or_make(&file)
-        };
-        for listener in &setup.inherited.tcp {
-            self.listen = listener.local_addr().ok();
-            self.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
-        }
+        let mut ports =
+            setup.inherited.tcp.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>()?;
         if let Some(address) = daemon.listen {
-            let listener = bind_loopback(address)?;
-            self.listen = listener.local_addr().ok();
-            self.listeners.push(Listener::tcp(listener, token()?)?);
+            ports.push(bind_loopback(address)?);
+        }
+        for port in ports {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            self.listen = port.local_addr().ok();
+            self.listeners.push(Listener::tcp(port, Token::read_or_make(&file)?)?);
         }
         Ok(())
     }
