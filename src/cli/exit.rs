@@ -122,7 +122,6 @@ impl Exit {
             | Code::Ambiguous
             | Code::KeyReused
             | Code::TooLarge
-            | Code::MediaType
             | Code::InvalidInput => Self::Usage,
             Code::Misfit => Self::Misfit,
             // The daemon's routes are those of its version.

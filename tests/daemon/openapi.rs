@@ -169,6 +169,13 @@ async fn the_description_is_whole() {
         let name = operation["operationId"].as_str().unwrap();
         assert!(names.insert(name), "{name} is there twice");
         assert!(operation["summary"].is_string(), "{name}");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let about = [parameter, &parameter["schema"]].map(|of| of["description"].is_string());
+            assert!(about.contains(&true), "{name}: {parameter}");
+        }
+        for answer in operation["responses"].as_object().unwrap().values() {
+            assert!(answer["description"].is_string() || answer["$ref"].is_string(), "{name}: {answer}");
+        }
         let responses: Vec<&str> =
             operation["responses"].as_object().unwrap().keys().map(String::as_str).collect();
         writeln!(listed, "{method} {path} {name}: {}", responses.join(" ")).unwrap();
@@ -326,6 +333,8 @@ async fn clients_need_know_little_of_http() {
     {
         let made = daemon.send("POST", "/v1/runs", headers, &daemon.task(&format!("c{index}"), 0)).await;
         assert_eq!(made.status, 201, "{}", made.body);
+        let shown = daemon.send("GET", &made.headers["location"], headers, "").await;
+        assert_eq!(shown.json()["id"], made.json()["id"]);
         let said = daemon
             .send("POST", "/v1/runs/open/steer", headers, r#" {"text": "On.", "expected_turn": 1.0} "#)
             .await;

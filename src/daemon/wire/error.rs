@@ -16,12 +16,12 @@ pub struct ApiError {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $code:ident => ($name:literal, $status:literal)),+ $(,)?) => {
+    ($(#[doc = $doc:literal] $code:ident => ($name:literal, $status:literal)),+ $(,)?) => {
         /// What kind of refusal it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum Code {
-            $($(#[$doc])* $code),+
+            $(#[doc = $doc] $code),+
         }
 
         impl Code {
@@ -32,6 +32,13 @@ macro_rules! codes {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$code => $name),+
+                }
+            }
+
+            /// When it is given, in one sentence.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$code => $doc.trim_ascii()),+
                 }
             }
 
@@ -86,8 +93,6 @@ codes! {
     OtherTurn => ("other_turn", 409),
     /// The request is larger than the route takes.
     TooLarge => ("too_large", 413),
-    /// The body is of another media type than the route takes.
-    MediaType => ("media_type", 415),
     /// The input has mistakes; `mistakes` has them all.
     InvalidInput => ("invalid_input", 422),
     /// Something that herder did not expect went wrong; its log says more.
