@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::harness::{exchange, named};
+use crate::harness::{exchange, named, soon};
 
 /// A daemon with a port, and all that is asked of it.
 struct Daemon {
@@ -366,4 +366,17 @@ async fn an_event_has_the_fields_of_the_description() {
         assert_eq!(event.seq, seq);
         assert_eq!(serde_json::to_value(&event).unwrap(), serde_json::from_str::<Value>(text).unwrap());
     }
+}
+
+#[tokio::test]
+async fn an_end_without_delay_waits_for_no_turn() {
+    let mut daemon = Daemon::seeded().await;
+    let done = daemon.send("GET", "/v1/runs?outcome=done", &[], "").await.json();
+    assert_eq!(done["counts"]["ended"]["done"], 1, "{done}");
+    let patient = daemon.send("PATCH", "/v1/config", &[], r#"{"drain_s": 100000}"#).await;
+    assert_eq!(patient.status, 200, "{}", patient.body);
+    let told = daemon.send("POST", "/v1/stop", &[], r#"{"now": true}"#).await;
+    assert_eq!(told.body, r#"{"changed":true}"#);
+    let ended = tokio::task::spawn_blocking(move || daemon.process.wait().unwrap());
+    assert!(soon(ended).await.unwrap().success());
 }

@@ -5,7 +5,10 @@ use utoipa::openapi::{
     schema::{SchemaType, Type},
 };
 
-use crate::domain::outcome::{Block, Breakage, FaultClass, Limit, Outcome};
+use crate::domain::{
+    event::Event,
+    outcome::{Block, Breakage, FaultClass, Limit, Outcome},
+};
 
 /// How a run ended, if it has.
 pub(super) fn outcome() -> Object {
@@ -40,6 +43,16 @@ pub(in crate::daemon) fn labels() -> Array {
     let label = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[^=]+="));
     let about = "Only those with this label, as `team=search`; may come more than once";
     ArrayBuilder::new().items(label).description(Some(about)).build()
+}
+
+/// Kinds of events, with commas between.
+pub(in crate::daemon) fn kinds() -> Object {
+    let kind = format!("({})", Event::KINDS.join("|"));
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(format!("^{kind}(,{kind})*$")))
+        .description(Some("Only those of these kinds, with commas between"))
+        .build()
 }
 
 /// Text that is JSON.
