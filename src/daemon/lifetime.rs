@@ -277,6 +277,8 @@ async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
     let supervisor = &desk.herder().supervisor;
     let mut drain = std::pin::pin!(supervisor.drain(desk.config().supervisor.drain()));
     tokio::select! {
+        // In this order, or an interruption that is asked for at once would be told before there is anything to cut short.
+        biased;
         () = &mut drain => {}
         () = desk.stop().asked_now() => {
             supervisor.interrupt();

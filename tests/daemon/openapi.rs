@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::harness::{exchange, named};
+use crate::harness::{exchange, named, soon};
 
 /// A daemon with a port, and all that is asked of it.
 struct Daemon {
@@ -169,6 +169,13 @@ async fn the_description_is_whole() {
         let name = operation["operationId"].as_str().unwrap();
         assert!(names.insert(name), "{name} is there twice");
         assert!(operation["summary"].is_string(), "{name}");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let about = [parameter, &parameter["schema"]].map(|of| of["description"].is_string());
+            assert!(about.contains(&true), "{name}: {parameter}");
+        }
+        for answer in operation["responses"].as_object().unwrap().values() {
+            assert!(answer["description"].is_string() || answer["$ref"].is_string(), "{name}: {answer}");
+        }
         let responses: Vec<&str> =
             operation["responses"].as_object().unwrap().keys().map(String::as_str).collect();
         writeln!(listed, "{method} {path} {name}: {}", responses.join(" ")).unwrap();
@@ -326,6 +333,8 @@ async fn clients_need_know_little_of_http() {
     {
         let made = daemon.send("POST", "/v1/runs", headers, &daemon.task(&format!("c{index}"), 0)).await;
         assert_eq!(made.status, 201, "{}", made.body);
+        let shown = daemon.send("GET", &made.headers["location"], headers, "").await;
+        assert_eq!(shown.json()["id"], made.json()["id"]);
         let said = daemon
             .send("POST", "/v1/runs/open/steer", headers, r#" {"text": "On.", "expected_turn": 1.0} "#)
             .await;
@@ -357,4 +366,17 @@ async fn an_event_has_the_fields_of_the_description() {
         assert_eq!(event.seq, seq);
         assert_eq!(serde_json::to_value(&event).unwrap(), serde_json::from_str::<Value>(text).unwrap());
     }
+}
+
+#[tokio::test]
+async fn an_end_without_delay_waits_for_no_turn() {
+    let mut daemon = Daemon::seeded().await;
+    let done = daemon.send("GET", "/v1/runs?outcome=done", &[], "").await.json();
+    assert_eq!(done["counts"]["ended"]["done"], 1, "{done}");
+    let patient = daemon.send("PATCH", "/v1/config", &[], r#"{"drain_s": 100000}"#).await;
+    assert_eq!(patient.status, 200, "{}", patient.body);
+    let told = daemon.send("POST", "/v1/stop", &[], r#"{"now": true}"#).await;
+    assert_eq!(told.body, r#"{"changed":true}"#);
+    let ended = tokio::task::spawn_blocking(move || daemon.process.wait().unwrap());
+    assert!(soon(ended).await.unwrap().success());
 }

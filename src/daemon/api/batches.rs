@@ -39,7 +39,7 @@ pub(super) async fn submit(
     let by = caller.operator()?;
     let input = body.into_data_stream().map(|piece| piece.map_err(io::Error::other));
     let submitted = desk.submit_batch(options, header(&headers, KEY_HEADER)?, input, &by).await?;
-    Ok(created(submitted.changed, submitted))
+    Ok(created(submitted.changed, format!("/v1/batches/{}", submitted.id), submitted))
 }
 
 /// Every batch, oldest first.
@@ -50,7 +50,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<BatchList> {
 
 /// How far a batch is.
 #[utoipa::path(get, path = "/v1/batches/{batch}", tag = "batches", operation_id = "show_batch",
-    params(("batch" = String, Path, description = "A batch's id, a unique beginning of it, or its name")),
+    params(("batch" = String, Path)),
     responses((status = 200, body = BatchView)))]
 pub(super) async fn show(
     State(desk): State<Arc<Desk>>,

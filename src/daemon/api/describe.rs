@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use axum::{
     Extension,
     body::Bytes,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        StatusCode,
+        header::{ALLOW, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse as _, Response},
 };
 use serde_json::Value;
@@ -17,13 +20,13 @@ use utoipa::{
     openapi::{
         self, Components, ContentBuilder, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr,
         ResponseBuilder,
-        path::{Operation, Parameter},
+        path::Operation,
         schema::Type,
         security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
     },
 };
 
-use crate::daemon::wire::{API_VERSION, ApiError, Code, EventView, VERSION_HEADER};
+use crate::daemon::wire::{API_VERSION, ApiError, Code, EventView, KEY_HEADER, VERSION_HEADER};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -40,6 +43,15 @@ struct Common;
 
 /// The name of the token's scheme.
 const TOKEN: &str = "token";
+
+/// What parameters mean that many routes have.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("run", "A run's id, a unique beginning of one, or a task's id, which stands for its latest attempt"),
+    ("batch", "A batch's id, a unique beginning of one, or its name, which stands for the latest so called"),
+    ("call", "A call's id, as `open_calls` of its run has it"),
+    ("model", "What runs call the model"),
+    ("last-event-id", "The id of the last event that came; it goes before `after`"),
+];
 
 /// Open to who has no token, too.
 const OPEN_PATH: &str = "/healthz";
@@ -126,13 +138,26 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
 }
 
 fn complete(path: &str, (changes, operation): (bool, &mut Operation)) {
-    for answer in operation.responses.responses.values_mut() {
-        if let RefOr::T(answer) = answer {
-            answer.headers.insert(VERSION_HEADER.to_owned(), RefOr::T(version_header()));
+    for (status, answer) in &mut operation.responses.responses {
+        let RefOr::T(answer) = answer else { continue };
+        if answer.description.is_empty() {
+            "What was asked for".clone_into(&mut answer.description);
+        }
+        answer.headers.insert(VERSION_HEADER.to_owned(), RefOr::T(version_header()));
+        if status == "201" {
+            answer.headers.insert(LOCATION.to_string(), RefOr::T(text_header("Where it is")));
         }
     }
-    let mut parameters = operation.parameters.iter().flatten();
-    let named = path.contains('{') || parameters.any(is_batch);
+    for parameter in operation.parameters.iter_mut().flatten() {
+        let RefOr::T(parameter) = parameter else { continue };
+        let about = PARAMETERS.iter().find(|(name, _)| *name == parameter.name);
+        parameter.description = parameter.description.take().or_else(|| Some(about?.1.to_owned()));
+    }
+    let has = |name: &str| {
+        let mut parameters = operation.parameters.iter().flatten();
+        parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == name))
+    };
+    let named = path.contains('{') || has("batch");
     let mut statuses = vec![400, 403, 500, 503];
     if path == OPEN_PATH {
         operation.security = Some(Vec::new());
@@ -142,8 +167,11 @@ fn complete(path: &str, (changes, operation): (bool, &mut Operation)) {
     if named {
         statuses.extend([404, 409]);
     }
+    if has(KEY_HEADER) {
+        statuses.push(409);
+    }
     if changes {
-        statuses.extend([409, 422]);
+        statuses.push(422);
     }
     if operation.request_body.is_some() {
         statuses.extend([408, 413]);
@@ -154,18 +182,14 @@ fn complete(path: &str, (changes, operation): (bool, &mut Operation)) {
     }
 }
 
-fn is_batch(parameter: &RefOr<Parameter>) -> bool {
-    matches!(parameter, RefOr::T(parameter) if parameter.name == "batch")
-}
-
 fn add_common(components: &mut Components) {
     let token = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("Over TCP: what stands in the daemon's token file. Over the Unix socket: nothing"));
     components.security_schemes.insert(TOKEN.to_owned(), RefOr::T(SecurityScheme::Http(token.build())));
-    let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    let mut codes: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in Code::ALL {
-        codes.entry(code.status()).or_default().push(code.as_str());
+        codes.entry(code.status()).or_default().push(*code);
     }
     for (status, codes) in codes {
         components.responses.insert(name(status), RefOr::T(refusal(status, &codes)));
@@ -178,23 +202,25 @@ fn name(status: u16) -> String {
     reason.unwrap_or("Refused").replace(' ', "")
 }
 
-fn refusal(status: u16, codes: &[&str]) -> openapi::Response {
+fn refusal(status: u16, codes: &[Code]) -> openapi::Response {
+    let about = codes.iter().map(|code| format!("- `{}`: {}", code.as_str(), code.about()));
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ApiError::name()))).build();
     let refusal = ResponseBuilder::new()
-        .description(format!("Refused: {}", codes.join(", ")))
+        .description(about.collect::<Vec<_>>().join("\n"))
         .header(VERSION_HEADER, version_header())
         .content("application/json", content);
-    let text = |about: &str| {
-        HeaderBuilder::new()
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-            .description(Some(about))
-    };
     match status {
-        401 => refusal.header("www-authenticate", text("`Bearer`").build()),
-        405 => refusal.header("allow", text("The methods that the route takes, with commas between").build()),
+        401 => refusal.header(WWW_AUTHENTICATE.as_str(), text_header("`Bearer`")),
+        405 => refusal
+            .header(ALLOW.as_str(), text_header("The methods that the route takes, with commas between")),
         _ => refusal,
     }
     .build()
+}
+
+fn text_header(about: &str) -> openapi::Header {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    HeaderBuilder::new().schema(Some(text)).description(Some(about)).build()
 }
 
 fn version_header() -> openapi::Header {

@@ -17,7 +17,7 @@ use crate::{
     daemon::{
         desk::Desk,
         hub::{Deltas, EventStream, Filter, Kinds},
-        wire::{ApiError, Code, StreamEvent},
+        wire::{ApiError, Code, StreamEvent, kinds},
     },
     domain::id::{Pos, Seq},
 };
@@ -64,7 +64,7 @@ pub(super) struct AllEvents {
     /// Only those of this batch's runs.
     batch: Option<String>,
     /// Only those of these kinds, with commas between.
-    #[param(pattern = "^[a-z_]+(,[a-z_]+)*$", example = "turn_end,run_end")]
+    #[param(schema_with = kinds, example = "turn_end,run_end")]
     kinds: Option<String>,
     /// Text as it is spoken, too.
     live: bool,

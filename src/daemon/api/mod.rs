@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request},
-    http::{HeaderValue, Method, StatusCode},
+    http::{HeaderValue, Method, StatusCode, header::LOCATION},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
@@ -115,7 +115,7 @@ async fn version(request: Request, next: Next) -> Response {
 }
 
 /// An answer to something that was submitted: created, or there already.
-fn created<T: serde::Serialize>(is_new: bool, answer: T) -> Response {
+fn created<T: serde::Serialize>(is_new: bool, place: String, answer: T) -> Response {
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    (status, axum::Json(answer)).into_response()
+    (status, [(LOCATION, place)], axum::Json(answer)).into_response()
 }

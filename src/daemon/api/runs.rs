@@ -33,7 +33,7 @@ pub(super) async fn submit(
 ) -> Result<Response, ApiError> {
     let by = caller.operator()?;
     let submitted = desk.submit(body, header(&headers, KEY_HEADER)?, &by).await?;
-    Ok(created(submitted.changed, submitted))
+    Ok(created(submitted.changed, format!("/v1/runs/{}", submitted.id), submitted))
 }
 
 /// Lists runs, the newest last, with the counts of all that match.
@@ -57,7 +57,7 @@ pub(super) struct ShowQuery {
 
 /// Shows a run.
 #[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", operation_id = "show_run",
-    params(("run" = String, Path, description = "A run's id, a unique beginning of it, or a task's id"), ShowQuery),
+    params(("run" = String, Path), ShowQuery),
     responses((status = 200, body = RunDetail)))]
 pub(super) async fn show(
     State(desk): State<Arc<Desk>>,
@@ -149,7 +149,7 @@ pub(super) async fn requeue(
     Name(run): Name<String>,
 ) -> Result<Response, ApiError> {
     let requeued = desk.requeue(&run, &caller.operator()?).await?;
-    Ok(created(requeued.changed, requeued))
+    Ok(created(requeued.changed, format!("/v1/runs/{}", requeued.id), requeued))
 }
 
 /// Ends one call of a run; the run goes on.

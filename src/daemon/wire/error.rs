@@ -16,12 +16,12 @@ pub struct ApiError {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $code:ident => ($name:literal, $status:literal)),+ $(,)?) => {
+    ($(#[doc = $doc:literal] $code:ident => ($name:literal, $status:literal)),+ $(,)?) => {
         /// What kind of refusal it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum Code {
-            $($(#[$doc])* $code),+
+            $(#[doc = $doc] $code),+
         }
 
         impl Code {
@@ -32,6 +32,13 @@ macro_rules! codes {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$code => $name),+
+                }
+            }
+
+            /// When it is given, in one sentence.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$code => $doc.trim_ascii()),+
                 }
             }
 

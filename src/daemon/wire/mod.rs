@@ -22,7 +22,7 @@ pub use event::{EventView, StreamEvent};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };
-pub(super) use schema::{labels, outcome_or_detail};
+pub(super) use schema::{kinds, labels, outcome_or_detail};
 pub use task::{TaskBody, TaskLimits, TaskParams};
 
 /// The version of the API. Client and daemon must have the same.

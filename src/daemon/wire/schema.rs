@@ -5,7 +5,10 @@ use utoipa::openapi::{
     schema::{SchemaType, Type},
 };
 
-use crate::domain::outcome::{Block, Breakage, FaultClass, Limit, Outcome};
+use crate::domain::{
+    event::Event,
+    outcome::{Block, Breakage, FaultClass, Limit, Outcome},
+};
 
 /// How a run ended, if it has.
 pub(super) fn outcome() -> Object {
@@ -21,19 +24,35 @@ pub(super) fn detail() -> Object {
 
 /// An outcome, or a detail of one: what runs are looked for by.
 pub(in crate::daemon) fn outcome_or_detail() -> Object {
-    one_of([Outcome::NAMES.to_vec(), details()].concat())
+    one_of(
+        "Only those that ended so: an outcome, or a detail of one",
+        [Outcome::NAMES.to_vec(), details()].concat(),
+    )
 }
 
 /// Which tasks are given another attempt.
 pub(super) fn retry_failed() -> Object {
     let not_done = Outcome::NAMES.iter().copied().filter(|name| *name != "done").collect();
-    one_of([vec!["all"], not_done, details()].concat())
+    let about =
+        "When it is submitted again: give tasks that ended so another attempt, or `all` that are not done";
+    one_of(about, [vec!["all"], not_done, details()].concat())
 }
 
 /// Labels with their values, as `team=search`.
 pub(in crate::daemon) fn labels() -> Array {
     let label = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[^=]+="));
-    ArrayBuilder::new().items(label).build()
+    let about = "Only those with this label, as `team=search`; may come more than once";
+    ArrayBuilder::new().items(label).description(Some(about)).build()
+}
+
+/// Kinds of events, with commas between.
+pub(in crate::daemon) fn kinds() -> Object {
+    let kind = format!("({})", Event::KINDS.join("|"));
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(format!("^{kind}(,{kind})*$")))
+        .description(Some("Only those of these kinds, with commas between"))
+        .build()
 }
 
 /// Text that is JSON.
@@ -54,8 +73,9 @@ fn details() -> Vec<&'static str> {
     names
 }
 
-fn one_of(names: Vec<&str>) -> Object {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(sorted(names))).build()
+fn one_of(about: &str, names: Vec<&str>) -> Object {
+    let names = Some(sorted(names));
+    ObjectBuilder::new().schema_type(Type::String).enum_values(names).description(Some(about)).build()
 }
 
 fn or_null(about: &str, names: Vec<&str>) -> Object {
