@@ -113,7 +113,7 @@ pub(super) async fn resume(
 }
 
 /// Says something to a run that it is shown after the tools of its running turn.
-#[utoipa::path(post, path = "/v1/runs/{run}/steer", tag = "runs", operation_id = "steer_run", params(("run" = String, Path)), request_body = Say,
+#[utoipa::path(post, path = "/v1/runs/{run}/steer", tag = "runs", operation_id = "steer_run", params(("run" = String, Path), ("idempotency-key" = Option<String>, Header, description = "The same key again says nothing again", min_length = 1, max_length = 256)), request_body = Say,
     responses((status = 200, body = Changed)))]
 pub(super) async fn steer(
     State(desk): State<Arc<Desk>>,
@@ -127,7 +127,7 @@ pub(super) async fn steer(
 }
 
 /// Says something to a run that it is shown when it would otherwise be done.
-#[utoipa::path(post, path = "/v1/runs/{run}/follow-up", tag = "runs", operation_id = "follow_up_run", params(("run" = String, Path)), request_body = Say,
+#[utoipa::path(post, path = "/v1/runs/{run}/follow-up", tag = "runs", operation_id = "follow_up_run", params(("run" = String, Path), ("idempotency-key" = Option<String>, Header, description = "The same key again says nothing again", min_length = 1, max_length = 256)), request_body = Say,
     responses((status = 200, body = Changed)))]
 pub(super) async fn follow_up(
     State(desk): State<Arc<Desk>>,
