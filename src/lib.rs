@@ -7,15 +7,15 @@
 //! # The flow, one direction
 //!
 //! ```text
-//! cli --submit--> supervisor (admission, time, restarts)
-//!                   | spawns, casts
-//!                   v
-//!                 run: decide -> append -> evolve -> start what is newly owed
-//!                   |              |
-//!   model task <----+              v
-//!   executor   <----+            store --position--> feed --> whoever reads: cli, results
+//! cli, daemon --submit--> supervisor (admission, gates, time, restarts)
+//!                           | spawns, casts
+//!                           v
+//!                         run: decide -> append -> evolve -> start what is newly owed
+//!                           |              |
+//!   model task <------------+              v
+//!   executor   <------------+            store --position--> feed --> whoever reads: cli, results, the daemon's hub
 //!      | report
-//!      +----------> run
+//!      +------------------> run
 //! ```
 //!
 //! - [`Run::decide`](domain::run::Run::decide) turns an input into facts or a refusal,
@@ -34,7 +34,7 @@
 //! A module names only floors to its left; siblings do not name each other. `tests/architecture.rs` fails otherwise.
 //!
 //! ```text
-//! domain < clock, config, telemetry < store, model, tool < actor < app < daemon < cli < main
+//! domain < clock, config, telemetry < store, model, tool < actor < app < daemon < eval < cli < main
 //! ```
 //!
 //! `app` alone names a concrete store, provider or tool set; the actors know [`EventStore`](store::EventStore),
@@ -58,6 +58,8 @@
 //! - [`actor`]: every run that was submitted has one end, and nothing after it; a lock is kept until the work has
 //!   really ended, and a call that may have had its effect is never run again by itself.
 //! - [`app`]: results are derived from the journal, so the same command goes on wherever an earlier one stopped.
+//! - [`daemon`]: what a client asks is answered once it is on disk, and the same again changes nothing; nothing that a client
+//!   does, or fails to read, holds up a run or costs memory without bound.
 //! - [`cli`]: stdout carries data alone, and the exit code says what kind of end it was.
 //!
 //! # Where this is not what one would expect

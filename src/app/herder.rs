@@ -99,14 +99,17 @@ impl Herder {
         Arc::new(move |config, name| setup.add(&services.models, config, name))
     }
 
-    /// Sets the models up anew, as another configuration says. Runs keep those that they began with.
+    /// Sets the models up anew, as another configuration says. Runs keep those that they began with, and one that the
+    /// configuration does not have any more stays as it was.
     ///
     /// # Errors
-    /// The first that is not configured any more, or whose server cannot be set up; nothing was changed.
+    /// The first whose server cannot be set up; nothing was changed.
     pub fn replace_models(&self, config: &Config) -> Result<(), ModelsError> {
         let models = &self.supervisor.services().models;
+        let names = models.names();
+        let configured = names.iter().filter(|name| config.check_model(name).is_ok());
         let fresh: Vec<_> =
-            models.names().iter().map(|name| self.setup.model(config, name)).collect::<Result<_, _>>()?;
+            configured.map(|name| self.setup.model(config, name)).collect::<Result<_, _>>()?;
         fresh.into_iter().for_each(|model| models.insert(model));
         Ok(())
     }

@@ -86,6 +86,7 @@ impl Exit {
                 | ServeError::Socket(_)
                 | ServeError::Listen(_)
                 | ServeError::Token(_)
+                | ServeError::Config(_)
                 | ServeError::NoUser(_) => Self::Usage,
                 ServeError::Inputs(_)
                 | ServeError::Store(_)
@@ -122,7 +123,6 @@ impl Exit {
             | Code::Ambiguous
             | Code::KeyReused
             | Code::TooLarge
-            | Code::MediaType
             | Code::InvalidInput => Self::Usage,
             Code::Misfit => Self::Misfit,
             // The daemon's routes are those of its version.

@@ -209,13 +209,13 @@ impl Cli {
 
     fn dispatch(self) -> anyhow::Result<Exit> {
         // Before there are threads: it changes the environment.
-        let inherited = match self.command {
-            Command::Serve(_) => systemd::inherited()?,
-            _ => Inherited::default(),
-        };
-        if matches!(&self.command, Command::Serve(args) if args.detached) {
-            // Fails only for the leader of a group, which a started process is not.
-            let _ = rustix::process::setsid();
+        let mut inherited = Inherited::default();
+        if let Command::Serve(args) = &self.command {
+            inherited = systemd::inherited()?;
+            if args.detached {
+                // Fails only for the leader of a group, which a process that was just started is not.
+                let _ = rustix::process::setsid();
+            }
         }
         let sources = Sources {
             user_file: config::user_file(),

@@ -81,8 +81,15 @@ fn shown(path: &[&str], value: &Spanned<DeValue<'_>>) -> toml::Value {
         return toml::Value::String(HIDDEN.to_owned());
     }
     // What was merged was read before, so this reads as well.
-    toml::Value::deserialize(ValueDeserializer::from(value.clone()))
-        .unwrap_or_else(|_| toml::Value::String(String::new()))
+    let mut shown = toml::Value::deserialize(ValueDeserializer::from(value.clone()))
+        .unwrap_or_else(|_| toml::Value::String(String::new()));
+    if let (["notify"], Some(all)) = (path, shown.as_array_mut()) {
+        // Whoever knows it may post there.
+        for url in all.iter_mut().filter_map(|one| one.get_mut("url")) {
+            *url = toml::Value::String(HIDDEN.to_owned());
+        }
+    }
+    shown
 }
 
 fn quoted(key: &str) -> String {

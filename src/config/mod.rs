@@ -121,21 +121,40 @@ pub fn user_file() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "herder").map(|dirs| dirs.config_dir().join("config.toml"))
 }
 
-/// Merges the layers and checks the result.
+/// The text of the files that sources name, as it was when they were read.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Vec<(PathBuf, String)>);
+
+impl Files {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The first that is not there, or no text.
+    pub fn read(sources: &Sources) -> Result<Self, ConfigError> {
+        let user_file = sources.user_file.as_ref().filter(|path| path.exists());
+        let paths = user_file.into_iter().chain(&sources.file);
+        paths.map(|path| Ok((path.clone(), read_text(path)?))).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Reads the files, merges the layers and checks the result.
 ///
 /// # Errors
 /// The first value that is not right.
 pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
-    let user_file = sources.user_file.as_ref().filter(|path| path.exists());
-    let mut files = Vec::new();
-    for path in user_file.into_iter().chain(&sources.file) {
-        files.push((path, read_text(path)?));
-    }
+    merge(sources, &Files::read(sources)?)
+}
+
+/// Merges the layers, whatever the files say by now, and checks the result.
+///
+/// # Errors
+/// The first value that is not right.
+pub fn merge(sources: &Sources, Files(files): &Files) -> Result<(Config, Effective), ConfigError> {
     let mut layers = Layers::default();
     layers.add_document(Origin::BuiltIn, BUILT_IN, |_, _| {})?;
-    for (path, text) in &files {
+    for (path, text) in files {
         let folder = path.parent().unwrap_or(Path::new(""));
-        layers.add_document(Origin::File(path.to_path_buf()), text, |keys, value| {
+        layers.add_document(Origin::File(path.clone()), text, |keys, value| {
             if names_a_file(keys, value) {
                 *value = Cow::Owned(folder.join(&**value).to_string_lossy().into_owned());
             }
@@ -235,7 +254,7 @@ impl Config {
             return Err(layers.refuse(&["daemon", "listen"], what));
         }
         for notify in &self.notify {
-            let url = notify.url.as_deref();
+            let url = notify.url.as_ref().map(Secret::expose);
             let what = match (notify.on.is_empty(), notify.command.is_empty(), url) {
                 (true, ..) => "on: is empty; say of what to tell, as [\"batch-end\"]",
                 (_, true, None) => "wants a command or a url",

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{ConfigError, Secret};
 use crate::domain::{call::EffectClass, restart::RestartPolicy, task::Params, usage::Limits};
 
 /// What a task has that does not say otherwise.
@@ -180,7 +180,7 @@ pub struct Notify {
     #[serde(default)]
     pub command: Vec<String>,
     /// Where the news is posted as JSON.
-    pub url: Option<String>,
+    pub url: Option<Secret>,
 }
 
 /// What can be worth telling.

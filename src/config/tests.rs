@@ -145,8 +145,8 @@ fn a_variable_is_text_or_a_list_where_one_is_wanted() {
 #[test]
 fn secrets_are_shown_nowhere() {
     let folder = folder();
-    let text =
-        "[models.m]\nprovider = \"openai\"\napi_key_env = \"K\"\nheaders = { authorization = \"hush\" }\n";
+    let text = "[models.m]\nprovider = \"openai\"\napi_key_env = \"K\"\nheaders = { authorization = \"hush\" }\n\
+         [[notify]]\non = [\"batch-end\"]\nurl = \"http://h/hush\"\n";
     let file = write(&folder, "h.toml", text);
     let environment = environment(&[("K", "hush")]);
     let (config, effective) =

@@ -1,10 +1,16 @@
 //! The daemon's life: it starts, takes up what an earlier one left, serves, and stops in order.
 //!
-//! The state's lock is taken before anything is read and given back last, so one daemon has a state at a time. Clients are
-//! answered once the open runs are known; until they are taken up it says that it is starting. Its end: nothing new, runs
-//! to the end of their turn, streams, connections, the log.
+//! The socket comes first, since it tells of a daemon that is there already; then the state's lock, which is given back
+//! last, so one daemon has a state at a time. Clients are answered once the open runs are known; until they are taken up
+//! it says that it is starting. Its end: nothing new, runs to the end of their turn, streams, connections, the log.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -27,10 +33,13 @@ use crate::{
         herder::{Herder, StartError},
         state::{State, StateError},
     },
-    config::{Config, Effective, Role, Sources},
+    config::{Config, ConfigError, Effective, Files, Role, Sources},
     store::StoreError,
     telemetry::prometheus::{self, MetricsError},
 };
+
+/// How often a service manager is told what is going on.
+const STATUS: Duration = Duration::from_secs(10);
 
 /// What a daemon is started with.
 pub struct Setup {
@@ -62,6 +71,8 @@ pub enum ServeError {
     #[error("daemon.roles: there is no user {0:?}")]
     NoUser(String),
     #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
     Inputs(#[from] SpoolError),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,7 +85,7 @@ pub enum ServeError {
 /// Serves until it is told to stop. `ready` is told once all that was left is taken up.
 ///
 /// # Errors
-/// It cannot start; then nothing was changed.
+/// It cannot start, or not go on with what was left.
 pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeError> {
     let mut signals = Signals::watch()?;
     // A daemon that is there already is told of as that, though it has the state, too.
@@ -132,21 +143,18 @@ impl Doors {
         Ok(doors)
     }
 
-    /// Opens the ports. Their token is in the state folder, which is ours by now.
+    /// Comes once the state is ours: the token is kept there.
     fn ports(&mut self, setup: &Setup) -> Result<(), ServeError> {
         let daemon = &setup.config.daemon;
-        let token = || {
-            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
-            Token::read_or_make(&file)
-        };
-        for listener in &setup.inherited.tcp {
-            self.listen = listener.local_addr().ok();
-            self.listeners.push(Listener::tcp(listener.try_clone()?, token()?)?);
-        }
+        let mut ports =
+            setup.inherited.tcp.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>()?;
         if let Some(address) = daemon.listen {
-            let listener = bind_loopback(address)?;
-            self.listen = listener.local_addr().ok();
-            self.listeners.push(Listener::tcp(listener, token()?)?);
+            ports.push(bind_loopback(address)?);
+        }
+        for port in ports {
+            let file = daemon.token_file.clone().unwrap_or_else(|| setup.state.join("token"));
+            self.listen = port.local_addr().ok();
+            self.listeners.push(Listener::tcp(port, Token::read_or_make(&file)?)?);
         }
         Ok(())
     }
@@ -193,8 +201,10 @@ async fn open_desk(
         listen: doors.listen,
         started_at: services.clock.now(),
     };
+    let files = Files::read(&sources)?;
     let (stop, teller) = (Stop::default(), Teller::new());
-    let parts = Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller };
+    let parts =
+        Parts { herder, batches, hub, place, config, effective, sources, files, stop, metrics, teller };
     Ok((Arc::new(Desk::new(parts)), streams))
 }
 
@@ -217,7 +227,7 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
     };
     tokio::select! {
         taken_up = take_up => taken_up?,
-        () = signals.to_stop() => {
+        () = signals.until_stop() => {
             let _ = desk.stop().ask(false);
         }
         () = desk.stop().asked() => {}
@@ -232,8 +242,13 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
 
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.
 async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
+    let mut status = tokio::time::interval(STATUS);
     loop {
         tokio::select! {
+            _ = status.tick() => {
+                let load = desk.herder().supervisor.load().await;
+                systemd::status(&format!("{} live, {} queued, {} held", load.live, load.queued, load.held));
+            }
             () = desk.stop().asked() => return,
             told = signals.next() => match told {
                 Told::Stop => {
@@ -245,7 +260,7 @@ async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
     }
 }
 
-async fn reload(desk: &Desk) {
+async fn reload(desk: &Arc<Desk>) {
     systemd::reloading();
     match desk.reload(&By::default()).await {
         Ok(report) => tracing::info!(?report, "configuration read again"),
@@ -267,7 +282,7 @@ async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
             supervisor.interrupt();
             drain.await;
         }
-        () = signals.to_stop() => {
+        () = signals.until_stop() => {
             supervisor.interrupt();
             drain.await;
         }
@@ -306,7 +321,7 @@ impl Signals {
         }
     }
 
-    async fn to_stop(&mut self) {
+    async fn until_stop(&mut self) {
         while self.next().await != Told::Stop {}
     }
 }

@@ -19,26 +19,33 @@ use crate::{
 /// How long one telling may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Tellings at once. News that comes while so many are under way is dropped, and that is logged.
+/// Tellings at once, of each occasion: many failures do not keep the end of their batch from being told. News that comes
+/// while so many are under way is dropped, and that is logged.
 const AT_ONCE: usize = 16;
 
 /// Who tells.
 #[derive(Clone)]
 pub(super) struct Teller {
     http: Option<reqwest::Client>,
-    places: Arc<Semaphore>,
+    batch_ends: Arc<Semaphore>,
+    failures: Arc<Semaphore>,
 }
 
 impl Teller {
     pub(super) fn new() -> Self {
         let http = http::client().inspect_err(|error| tracing::warn!(%error, "no news can be posted")).ok();
-        Self { http, places: Arc::new(Semaphore::new(AT_ONCE)) }
+        let places = || Arc::new(Semaphore::new(AT_ONCE));
+        Self { http, batch_ends: places(), failures: places() }
     }
 
     /// Tells all who want to hear of it. Returns at once.
     pub(super) fn tell(&self, who: &[Notify], occasion: Occasion, news: &Value) {
+        let places = match occasion {
+            Occasion::BatchEnd => &self.batch_ends,
+            Occasion::RunFailed => &self.failures,
+        };
         for notify in who.iter().filter(|notify| notify.on.contains(&occasion)) {
-            let Ok(place) = self.places.clone().try_acquire_owned() else {
+            let Ok(place) = places.clone().try_acquire_owned() else {
                 tracing::warn!(occasion = occasion.as_str(), "news dropped: too many are being told");
                 continue;
             };
@@ -78,7 +85,7 @@ pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
 async fn told(notify: &Notify, http: Option<&reqwest::Client>, news: String) -> Result<(), String> {
     match (&notify.url, http) {
         (Some(url), Some(http)) => {
-            let request = http.post(url).header("content-type", "application/json").body(news);
+            let request = http.post(url.expose()).header("content-type", "application/json").body(news);
             let answer = request.send().await.map_err(|error| error.to_string())?;
             answer.error_for_status().map(drop).map_err(|error| error.to_string())
         }
@@ -128,7 +135,7 @@ mod tests {
         let teller = Teller::new();
         teller.tell(&who, Occasion::BatchEnd, &serde_json::json!({ "id": "b" }));
         let all = u32::try_from(AT_ONCE).expect("a small number");
-        let _done = teller.places.acquire_many(all).await.expect("open");
+        let _done = teller.batch_ends.acquire_many(all).await.expect("open");
         let told = std::fs::read_to_string(place("batch")).expect("told");
         assert_eq!(told, r#"{"news":{"id":"b"},"occasion":"batch-end"}"#);
         assert!(!folder.path().join("run").exists());

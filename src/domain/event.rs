@@ -173,6 +173,9 @@ pub struct QueuedInput {
     pub when: InputKind,
     /// What was said.
     pub text: Arc<str>,
+    /// What whoever said it calls it: said again by the same name, it is not heard again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
 }
 
 /// See [`Event::InputClaimed`].

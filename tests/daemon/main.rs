@@ -7,6 +7,7 @@ mod crash;
 mod durable;
 mod harness;
 mod managed;
+mod openapi;
 mod port;
 mod process;
 mod requests;

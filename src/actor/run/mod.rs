@@ -161,5 +161,5 @@ pub fn beginning(
 
 /// Something that a person says to a run.
 pub fn say(when: InputKind, text: impl Into<Arc<str>>) -> Input {
-    Input::Say { when, text: text.into(), expected_turn: None }
+    Input::Say { when, text: text.into(), expected_turn: None, key: None }
 }

@@ -16,7 +16,6 @@ use utoipa::IntoParams;
 use super::{
     caller::Caller,
     created,
-    error::Refusals,
     extract::{Body, Name, Query, header},
 };
 use crate::daemon::{
@@ -26,10 +25,10 @@ use crate::daemon::{
 
 /// Submits a batch: one task a line. Answered once all of it is on disk. With a key of a batch that is there, it is that
 /// one; more lines are added to it once it has ended.
-#[utoipa::path(post, path = "/v1/batches", tag = "batches",
+#[utoipa::path(post, path = "/v1/batches", tag = "batches", operation_id = "submit_batch",
     request_body(content = String, content_type = "application/jsonl", description = "JSON lines, of any number and size"),
     params(BatchOptions, ("idempotency-key" = Option<String>, Header, description = "The same key again is the same batch", min_length = 1, max_length = 256)),
-    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted), Refusals))]
+    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted)))]
 pub(super) async fn submit(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -44,15 +43,15 @@ pub(super) async fn submit(
 }
 
 /// Every batch, oldest first.
-#[utoipa::path(get, path = "/v1/batches", tag = "batches", responses((status = 200, body = BatchList), Refusals))]
+#[utoipa::path(get, path = "/v1/batches", tag = "batches", operation_id = "list_batches", responses((status = 200, body = BatchList)))]
 pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<BatchList> {
     Json(desk.list_batches().await)
 }
 
 /// How far a batch is.
-#[utoipa::path(get, path = "/v1/batches/{batch}", tag = "batches",
+#[utoipa::path(get, path = "/v1/batches/{batch}", tag = "batches", operation_id = "show_batch",
     params(("batch" = String, Path, description = "A batch's id, a unique beginning of it, or its name")),
-    responses((status = 200, body = BatchView), Refusals))]
+    responses((status = 200, body = BatchView)))]
 pub(super) async fn show(
     State(desk): State<Arc<Desk>>,
     Name(batch): Name<String>,
@@ -61,8 +60,8 @@ pub(super) async fn show(
 }
 
 /// Changes how a batch is worked on.
-#[utoipa::path(patch, path = "/v1/batches/{batch}", tag = "batches", params(("batch" = String, Path)),
-    request_body = BatchPatch, responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(patch, path = "/v1/batches/{batch}", tag = "batches", operation_id = "change_batch", params(("batch" = String, Path)),
+    request_body = Option<BatchPatch>, responses((status = 200, body = Changed)))]
 pub(super) async fn retune(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -84,9 +83,9 @@ pub(super) struct ResultsQuery {
 }
 
 /// The results of a batch: one line for each task that has ended, in the order in which they did.
-#[utoipa::path(get, path = "/v1/batches/{batch}/results", tag = "batches",
+#[utoipa::path(get, path = "/v1/batches/{batch}/results", tag = "batches", operation_id = "read_results",
     params(("batch" = String, Path), ResultsQuery),
-    responses((status = 200, body = String, content_type = "application/jsonl"), Refusals))]
+    responses((status = 200, body = String, content_type = "application/jsonl")))]
 pub(super) async fn results(
     State(desk): State<Arc<Desk>>,
     Name(batch): Name<String>,
@@ -97,8 +96,8 @@ pub(super) async fn results(
 }
 
 /// Ends a batch and its runs as cancelled.
-#[utoipa::path(post, path = "/v1/batches/{batch}/cancel", tag = "batches", params(("batch" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/batches/{batch}/cancel", tag = "batches", operation_id = "cancel_batch", params(("batch" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn cancel(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -108,8 +107,8 @@ pub(super) async fn cancel(
 }
 
 /// Pauses a batch.
-#[utoipa::path(post, path = "/v1/batches/{batch}/pause", tag = "batches", params(("batch" = String, Path)),
-    request_body = Option<Pause>, responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/batches/{batch}/pause", tag = "batches", operation_id = "pause_batch", params(("batch" = String, Path)),
+    request_body = Option<Pause>, responses((status = 200, body = Changed)))]
 pub(super) async fn pause(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -120,8 +119,8 @@ pub(super) async fn pause(
 }
 
 /// Lets a batch go on.
-#[utoipa::path(post, path = "/v1/batches/{batch}/resume", tag = "batches", params(("batch" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/batches/{batch}/resume", tag = "batches", operation_id = "resume_batch", params(("batch" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn resume(
     State(desk): State<Arc<Desk>>,
     caller: Caller,

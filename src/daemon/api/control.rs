@@ -6,7 +6,6 @@ use axum::{Json, extract::State};
 
 use super::{
     caller::Caller,
-    error::Refusals,
     extract::{Body, Name, Query},
 };
 use crate::{
@@ -21,14 +20,14 @@ use crate::{
 };
 
 /// Models that runs can ask.
-#[utoipa::path(get, path = "/v1/models", tag = "daemon", responses((status = 200, body = ModelList), Refusals))]
+#[utoipa::path(get, path = "/v1/models", tag = "daemon", operation_id = "list_models", responses((status = 200, body = ModelList)))]
 pub(super) async fn models(State(desk): State<Arc<Desk>>) -> Result<Json<ModelList>, ApiError> {
-    Ok(Json(desk.models().await?))
+    Ok(Json(desk.models().await))
 }
 
 /// Pauses the runs that ask a model.
-#[utoipa::path(post, path = "/v1/models/{model}/pause", tag = "daemon", params(("model" = String, Path)),
-    request_body = Option<Pause>, responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/models/{model}/pause", tag = "daemon", operation_id = "pause_model", params(("model" = String, Path)),
+    request_body = Option<Pause>, responses((status = 200, body = Changed)))]
 pub(super) async fn pause_model(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -40,8 +39,8 @@ pub(super) async fn pause_model(
 }
 
 /// Lets the runs that ask a model go on.
-#[utoipa::path(post, path = "/v1/models/{model}/resume", tag = "daemon", params(("model" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/models/{model}/resume", tag = "daemon", operation_id = "resume_model", params(("model" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn resume_model(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -52,8 +51,8 @@ pub(super) async fn resume_model(
 }
 
 /// Pauses everything.
-#[utoipa::path(post, path = "/v1/pause", tag = "daemon", request_body = Option<Pause>,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/pause", tag = "daemon", operation_id = "pause_all", request_body = Option<Pause>,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn pause(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -63,30 +62,30 @@ pub(super) async fn pause(
 }
 
 /// Lets everything go on that is not paused by itself.
-#[utoipa::path(post, path = "/v1/resume", tag = "daemon", responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/resume", tag = "daemon", operation_id = "resume_all", responses((status = 200, body = Changed)))]
 pub(super) async fn resume(State(desk): State<Arc<Desk>>, caller: Caller) -> Result<Json<Changed>, ApiError> {
     Ok(Json(desk.release(Scope::All, &caller.operator()?).await?))
 }
 
 /// The configuration in force, without secrets.
-#[utoipa::path(get, path = "/v1/config", tag = "daemon", responses((status = 200, body = ConfigView), Refusals))]
+#[utoipa::path(get, path = "/v1/config", tag = "daemon", operation_id = "show_config", responses((status = 200, body = ConfigView)))]
 pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Json<ConfigView> {
     Json(desk.config_view())
 }
 
 /// Changes the configuration until the daemon stops.
-#[utoipa::path(patch, path = "/v1/config", tag = "daemon", request_body = ConfigPatch,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(patch, path = "/v1/config", tag = "daemon", operation_id = "change_config", request_body = Option<ConfigPatch>,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn change_config(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
     Body(patch): Body<ConfigPatch>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.change_config(&patch, &caller.operator()?)?))
+    Ok(Json(desk.change_config(&patch, &caller.operator()?).await?))
 }
 
 /// Reads the configuration again.
-#[utoipa::path(post, path = "/v1/reload", tag = "daemon", responses((status = 200, body = ReloadReport), Refusals))]
+#[utoipa::path(post, path = "/v1/reload", tag = "daemon", operation_id = "reload_config", responses((status = 200, body = ReloadReport)))]
 pub(super) async fn reload(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -95,8 +94,8 @@ pub(super) async fn reload(
 }
 
 /// Stops the daemon: runs end their turn, and go on at the next start.
-#[utoipa::path(post, path = "/v1/stop", tag = "daemon", request_body = Option<Stop>,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/stop", tag = "daemon", operation_id = "stop", request_body = Option<Stop>,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn stop(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -106,14 +105,14 @@ pub(super) async fn stop(
 }
 
 /// The daemon in one look.
-#[utoipa::path(get, path = "/v1/status", tag = "daemon", responses((status = 200, body = Status), Refusals))]
+#[utoipa::path(get, path = "/v1/status", tag = "daemon", operation_id = "show_status", responses((status = 200, body = Status)))]
 pub(super) async fn status(State(desk): State<Arc<Desk>>) -> Result<Json<Status>, ApiError> {
     Ok(Json(desk.status().await?))
 }
 
 /// What runs came to, by group.
-#[utoipa::path(get, path = "/v1/stats", tag = "daemon", params(StatsQuery),
-    responses((status = 200, body = StatsList), Refusals))]
+#[utoipa::path(get, path = "/v1/stats", tag = "daemon", operation_id = "show_stats", params(StatsQuery),
+    responses((status = 200, body = StatsList)))]
 pub(super) async fn stats(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<StatsQuery>,
@@ -122,8 +121,8 @@ pub(super) async fn stats(
 }
 
 /// Who asked for which change.
-#[utoipa::path(get, path = "/v1/audit", tag = "daemon", params(AuditQuery),
-    responses((status = 200, body = AuditList), Refusals))]
+#[utoipa::path(get, path = "/v1/audit", tag = "daemon", operation_id = "list_audit", params(AuditQuery),
+    responses((status = 200, body = AuditList)))]
 pub(super) async fn audit(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<AuditQuery>,

@@ -12,15 +12,12 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{
-    error::Refusals,
-    extract::{Name, Query, header},
-};
+use super::extract::{Name, Query, header};
 use crate::{
     daemon::{
         desk::Desk,
         hub::{Deltas, EventStream, Filter, Kinds},
-        wire::{ApiError, Code},
+        wire::{ApiError, Code, StreamEvent},
     },
     domain::id::{Pos, Seq},
 };
@@ -40,17 +37,19 @@ pub(super) struct RunEvents {
 }
 
 /// Follows one run until it ends. The id of an event is its place in the run's log; give it as `Last-Event-ID` to go on.
-#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events",
+#[utoipa::path(get, path = "/v1/runs/{run}/events", tag = "events", operation_id = "follow_run",
     params(("run" = String, Path), ("last-event-id" = Option<u64>, Header), RunEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+    responses((status = 200, body = StreamEvent, content_type = "text/event-stream")))]
 pub(super) async fn of_run(
     State(desk): State<Arc<Desk>>,
     Name(run): Name<String>,
     Query(query): Query<RunEvents>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let after = Seq::new(after(&headers, query.after)?);
+    let wanted = query.after.map(|after| place("after", &after.to_string())).transpose()?;
+    let after = Seq::new(after(&headers, wanted)?);
     let run = desk.run_named(&run).await?;
+    desk.check_reached(run, after).await?;
     Ok(answer(desk.hub().run(run, after, deltas(query.live))))
 }
 
@@ -60,19 +59,21 @@ pub(super) async fn of_run(
 #[into_params(parameter_in = Query)]
 pub(super) struct AllEvents {
     /// Those after this place; the header `Last-Event-ID` goes before it. `now`: those that come.
+    #[param(pattern = "^([0-9]{1,18}|now)$", example = "now")]
     after: Option<String>,
     /// Only those of this batch's runs.
     batch: Option<String>,
     /// Only those of these kinds, with commas between.
+    #[param(pattern = "^[a-z_]+(,[a-z_]+)*$", example = "turn_end,run_end")]
     kinds: Option<String>,
     /// Text as it is spoken, too.
     live: bool,
 }
 
 /// Follows all runs. The id of an event is its place in the store; give it as `Last-Event-ID` to go on.
-#[utoipa::path(get, path = "/v1/events", tag = "events",
+#[utoipa::path(get, path = "/v1/events", tag = "events", operation_id = "follow_all",
     params(("last-event-id" = Option<u64>, Header), AllEvents),
-    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
+    responses((status = 200, body = StreamEvent, content_type = "text/event-stream")))]
 pub(super) async fn of_all(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<AllEvents>,
@@ -84,6 +85,9 @@ pub(super) async fn of_all(
         Some(text) => Some(place("after", text)?),
     };
     let after = Pos::new(after(&headers, wanted)?);
+    if after > desk.head() {
+        return Err(beyond(after.get(), desk.head().get()));
+    }
     let batch = match &query.batch {
         Some(name) => Some(desk.find_batch(name).await?),
         None => None,
@@ -106,8 +110,16 @@ fn after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, ApiError> {
 }
 
 fn place(name: &str, text: &str) -> Result<u64, ApiError> {
-    text.parse()
-        .map_err(|_| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
+    let id = text.parse().ok().and_then(|id: i64| u64::try_from(id).ok());
+    id.ok_or_else(|| ApiError::new(Code::BadRequest, format!("{name}: want the id of an event, a number")))
+}
+
+/// A cursor that no event of this log had: it is another log's, and following it would miss events.
+fn beyond(after: u64, head: u64) -> ApiError {
+    let what = format!(
+        "there is no event {after} yet, the last is {head}; is this another state folder? Start at 0"
+    );
+    ApiError::new(Code::BadRequest, what)
 }
 
 const fn deltas(live: bool) -> Deltas {

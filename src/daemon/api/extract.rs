@@ -18,9 +18,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
-        let text = if bytes.trim_ascii().is_empty() { &b"{}"[..] } else { &bytes };
-        let value = serde_json::from_slice(text)
-            .map_err(|error| ApiError::new(Code::BadRequest, format!("the body: {error}")))?;
+        let text = bytes.trim_ascii();
+        let text = if text.is_empty() { &b"{}"[..] } else { text };
+        // A list would be taken for the fields of an object, in their order.
+        if text.first() == Some(&b'[') {
+            return Err(ApiError::new(Code::BadRequest, "the body: is a list; want a JSON object"));
+        }
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| at("the body", &error))?;
+        json.end().map_err(|error| ApiError::new(Code::BadRequest, format!("the body: {error}")))?;
         Ok(Self(value))
     }
 }
@@ -46,6 +52,13 @@ fn unread(rejection: BytesRejection) -> ApiError {
     }
 }
 
+/// What is wrong where.
+fn at<E: std::fmt::Display>(what: &str, error: &serde_path_to_error::Error<E>) -> ApiError {
+    let (path, error) = (error.path().to_string(), error.inner());
+    let place = if path == "." { what.to_owned() } else { path };
+    ApiError::new(Code::BadRequest, format!("{place}: {error}"))
+}
+
 /// The parameters of a request. A key may come more than once where a list is wanted.
 pub(super) struct Query<T>(pub(super) T);
 
@@ -54,8 +67,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or_default();
-        let value = serde_html_form::from_str(query)
-            .map_err(|error| ApiError::new(Code::BadRequest, format!("the parameters: {error}")))?;
+        let parameters = serde_html_form::Deserializer::from_bytes(query.as_bytes());
+        let value =
+            serde_path_to_error::deserialize(parameters).map_err(|error| at("the parameters", &error))?;
         Ok(Self(value))
     }
 }

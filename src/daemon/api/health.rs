@@ -9,15 +9,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::error::Refusals;
 use crate::daemon::{
     desk::{Desk, Phase},
     wire::{ApiError, Code, Health},
 };
 
 /// Whether it lives: its actors answer.
-#[utoipa::path(get, path = "/healthz", tag = "daemon",
-    responses((status = 200, body = Health), Refusals))]
+#[utoipa::path(get, path = "/healthz", tag = "daemon", operation_id = "check_live",
+    responses((status = 200, body = Health)))]
 pub(super) async fn live(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, ApiError> {
     if desk.alive().await {
         Ok(Json(Health { status: "ok".to_owned() }))
@@ -27,8 +26,8 @@ pub(super) async fn live(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, 
 }
 
 /// Whether it takes work.
-#[utoipa::path(get, path = "/readyz", tag = "daemon",
-    responses((status = 200, body = Health), Refusals))]
+#[utoipa::path(get, path = "/readyz", tag = "daemon", operation_id = "check_ready",
+    responses((status = 200, body = Health)))]
 pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, ApiError> {
     match desk.phase() {
         Phase::Ready => Ok(Json(Health { status: "ok".to_owned() })),
@@ -39,8 +38,8 @@ pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>,
 }
 
 /// Metrics in Prometheus' text format.
-#[utoipa::path(get, path = "/metrics", tag = "daemon",
-    responses((status = 200, body = String, content_type = "text/plain"), Refusals))]
+#[utoipa::path(get, path = "/metrics", tag = "daemon", operation_id = "read_metrics",
+    responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let page = desk.metrics();
     (StatusCode::OK, [("content-type", "text/plain; version=0.0.4")], page).into_response()

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
-    extract::{DefaultBodyLimit, Request, State},
+    Extension, Router,
+    extract::{DefaultBodyLimit, Request},
     http::{HeaderValue, Method, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
-use utoipa::OpenApi;
 use utoipa_axum::{
     router::{OpenApiRouter, UtoipaMethodRouterExt as _},
     routes,
 };
 
+use self::describe::Described;
 use super::{
     desk::Desk,
     wire::{API_VERSION, ApiError, Code, VERSION_HEADER},
@@ -23,28 +23,13 @@ use super::{
 mod batches;
 mod caller;
 mod control;
+mod describe;
 mod error;
 mod events;
 mod extract;
 mod health;
 mod runs;
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "herder",
-        description = "Runs of LLM agents under one supervisor. Every answer carries the header `herder-api`; \
-                       a client that sends it is refused if the versions differ."
-    ),
-    components(schemas(ApiError, Code)),
-    tags(
-        (name = "runs", description = "Single runs, whether of a batch or not"),
-        (name = "batches", description = "Many tasks as JSON lines"),
-        (name = "events", description = "What happens, as server-sent events"),
-        (name = "daemon", description = "The daemon itself"),
-    )
-)]
-struct Description;
+mod through;
 
 /// Bytes that the body of a request may have: more is no change that anybody means to make.
 const MAX_BODY: usize = 1 << 20;
@@ -55,7 +40,7 @@ const MAX_TASK: usize = 64 << 20;
 
 /// Every route, and the description of them all.
 pub fn router(desk: Arc<Desk>) -> Router {
-    let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
+    let (router, description) = OpenApiRouter::with_openapi(describe::common())
         .routes(routes!(runs::submit, runs::list).layer(DefaultBodyLimit::max(MAX_TASK)))
         .routes(routes!(runs::show, runs::retune))
         .routes(routes!(runs::cancel))
@@ -87,16 +72,15 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))
+        .routes(routes!(describe::described))
         .split_for_parts();
-    // What describes itself is the same for everybody and for ever.
-    let description = axum::body::Bytes::from(description.to_json().unwrap_or_default());
-    let described = move || async move { ([(hyper::header::CONTENT_TYPE, "application/json")], description) };
     router
-        .route("/openapi.json", axum::routing::get(described))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(Extension(Described::of(description)))
+        .layer(middleware::from_fn(through::see_through))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn_with_state(desk.clone(), version))
+        .layer(middleware::from_fn(version))
         .with_state(desk)
 }
 
@@ -108,11 +92,14 @@ async fn unknown_route(request: Request) -> ApiError {
 }
 
 async fn method_not_allowed(method: Method, request: Request) -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, format!("{} does not take {method}", request.uri().path()))
+    ApiError::new(
+        Code::MethodNotAllowed,
+        format!("{} does not take {method}; the header Allow has what it takes", request.uri().path()),
+    )
 }
 
 /// Says the version that is spoken here with every answer, and refuses another.
-async fn version(State(_): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+async fn version(request: Request, next: Next) -> Response {
     let theirs = request.headers().get(VERSION_HEADER);
     let fits = theirs.is_none_or(|theirs| theirs.as_bytes() == API_VERSION.to_string().as_bytes());
     let mut response = if fits {

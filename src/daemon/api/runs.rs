@@ -9,7 +9,6 @@ use utoipa::IntoParams;
 use super::{
     caller::Caller,
     created,
-    error::Refusals,
     extract::{Body, Name, Query, Text, header},
 };
 use crate::{
@@ -23,9 +22,9 @@ use crate::{
 };
 
 /// Submits one task. Answered once it is on disk.
-#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = TaskBody,
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", operation_id = "submit_run", request_body = TaskBody,
     params(("idempotency-key" = Option<String>, Header, description = "The same key again submits nothing again", min_length = 1, max_length = 256)),
-    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted), Refusals))]
+    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted)))]
 pub(super) async fn submit(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -33,13 +32,13 @@ pub(super) async fn submit(
     Text(body): Text,
 ) -> Result<Response, ApiError> {
     let by = caller.operator()?;
-    let submitted = desk.submit(&body, header(&headers, KEY_HEADER)?, &by).await?;
+    let submitted = desk.submit(body, header(&headers, KEY_HEADER)?, &by).await?;
     Ok(created(submitted.changed, submitted))
 }
 
 /// Lists runs, the newest last, with the counts of all that match.
-#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunQuery),
-    responses((status = 200, body = RunList), Refusals))]
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", operation_id = "list_runs", params(RunQuery),
+    responses((status = 200, body = RunList)))]
 pub(super) async fn list(
     State(desk): State<Arc<Desk>>,
     Query(query): Query<RunQuery>,
@@ -57,9 +56,9 @@ pub(super) struct ShowQuery {
 }
 
 /// Shows a run.
-#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs",
+#[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs", operation_id = "show_run",
     params(("run" = String, Path, description = "A run's id, a unique beginning of it, or a task's id"), ShowQuery),
-    responses((status = 200, body = RunDetail), Refusals))]
+    responses((status = 200, body = RunDetail)))]
 pub(super) async fn show(
     State(desk): State<Arc<Desk>>,
     Name(run): Name<String>,
@@ -69,8 +68,8 @@ pub(super) async fn show(
 }
 
 /// Changes the limits of a run that has not ended.
-#[utoipa::path(patch, path = "/v1/runs/{run}", tag = "runs", params(("run" = String, Path)), request_body = RunPatch,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(patch, path = "/v1/runs/{run}", tag = "runs", operation_id = "change_run", params(("run" = String, Path)), request_body = Option<RunPatch>,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn retune(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -81,8 +80,8 @@ pub(super) async fn retune(
 }
 
 /// Ends a run as cancelled.
-#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/cancel", tag = "runs", operation_id = "cancel_run", params(("run" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn cancel(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -92,8 +91,8 @@ pub(super) async fn cancel(
 }
 
 /// Holds a run before its next request; it gives its slot up.
-#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/pause", tag = "runs", operation_id = "pause_run", params(("run" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn pause(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -103,8 +102,8 @@ pub(super) async fn pause(
 }
 
 /// Lets a paused run go on.
-#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/resume", tag = "runs", operation_id = "resume_run", params(("run" = String, Path)),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn resume(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -114,32 +113,36 @@ pub(super) async fn resume(
 }
 
 /// Says something to a run that it is shown after the tools of its running turn.
-#[utoipa::path(post, path = "/v1/runs/{run}/steer", tag = "runs", params(("run" = String, Path)), request_body = Say,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/steer", tag = "runs", operation_id = "steer_run", params(("run" = String, Path)), request_body = Say,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn steer(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
     Name(run): Name<String>,
+    headers: HeaderMap,
     Body(say): Body<Say>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.say(&run, InputKind::Steer, say, &caller.operator()?).await?))
+    let key = header(&headers, KEY_HEADER)?;
+    Ok(Json(desk.say(&run, InputKind::Steer, say, key, &caller.operator()?).await?))
 }
 
 /// Says something to a run that it is shown when it would otherwise be done.
-#[utoipa::path(post, path = "/v1/runs/{run}/follow-up", tag = "runs", params(("run" = String, Path)), request_body = Say,
-    responses((status = 200, body = Changed), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/follow-up", tag = "runs", operation_id = "follow_up_run", params(("run" = String, Path)), request_body = Say,
+    responses((status = 200, body = Changed)))]
 pub(super) async fn follow_up(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
     Name(run): Name<String>,
+    headers: HeaderMap,
     Body(say): Body<Say>,
 ) -> Result<Json<Changed>, ApiError> {
-    Ok(Json(desk.say(&run, InputKind::FollowUp, say, &caller.operator()?).await?))
+    let key = header(&headers, KEY_HEADER)?;
+    Ok(Json(desk.say(&run, InputKind::FollowUp, say, key, &caller.operator()?).await?))
 }
 
 /// Gives the task of a run that has ended another attempt.
-#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", params(("run" = String, Path)),
-    responses((status = 201, body = Requeued), (status = 200, description = "It has one already", body = Requeued), Refusals))]
+#[utoipa::path(post, path = "/v1/runs/{run}/requeue", tag = "runs", operation_id = "requeue_run", params(("run" = String, Path)),
+    responses((status = 201, body = Requeued), (status = 200, description = "It has one already", body = Requeued)))]
 pub(super) async fn requeue(
     State(desk): State<Arc<Desk>>,
     caller: Caller,
@@ -150,9 +153,9 @@ pub(super) async fn requeue(
 }
 
 /// Ends one call of a run; the run goes on.
-#[utoipa::path(post, path = "/v1/runs/{run}/calls/{call}/cancel", tag = "runs",
+#[utoipa::path(post, path = "/v1/runs/{run}/calls/{call}/cancel", tag = "runs", operation_id = "cancel_call",
     params(("run" = String, Path), ("call" = String, Path)),
-    responses((status = 200, body = Changed), Refusals))]
+    responses((status = 200, body = Changed)))]
 pub(super) async fn cancel_call(
     State(desk): State<Arc<Desk>>,
     caller: Caller,

@@ -22,8 +22,10 @@ const PAGE: (usize, usize) = (100, 10_000);
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
     /// Only those of then or later, in RFC 3339.
+    #[param(format = DateTime)]
     pub since: Option<String>,
     /// Only those of before then, in RFC 3339.
+    #[param(format = DateTime)]
     pub until: Option<String>,
     /// Only those of this user, by name or number.
     pub user: Option<String>,

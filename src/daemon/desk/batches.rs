@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt as _};
 use super::{
     By, Desk,
     list::refuse,
-    runs::{check_key, invalid},
+    submit::{check_key, invalid},
     view::tokens,
 };
 use crate::{
@@ -132,8 +132,7 @@ impl Desk {
 
 fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError> {
     let BatchOptions { name: _, concurrency: runs, retries, halt, retry_failed, restart_stale } = options;
-    let halt =
-        halt.map(|halt| halt.parse().map_err(|what| refuse("halt", &format!("{what}")))).transpose()?;
+    let halt = halt.map(|halt| halt.parse().map_err(|what: String| refuse("halt", &what))).transpose()?;
     let retry_failed = match retry_failed.as_deref() {
         None => RetryFailed::None,
         Some("all") => RetryFailed::All,

@@ -6,7 +6,7 @@ use utoipa::IntoParams;
 use super::{Desk, view::view};
 use crate::{
     clock::from_rfc3339,
-    daemon::wire::{ApiError, Code, Counts, RunList, RunState},
+    daemon::wire::{ApiError, Code, Counts, RunList, RunState, labels, outcome_or_detail},
     domain::{batch::RetryFailed, id::BatchId, outcome::Outcome, time::Timestamp},
     store::{RunCounts, RunFilter},
 };
@@ -20,8 +20,13 @@ const PAGE: (usize, usize) = (100, 1_000);
 #[into_params(parameter_in = Query)]
 pub struct RunQuery {
     /// Only those that stand there: queued, running, paused, ended; several with commas between.
+    #[param(
+        pattern = "^(queued|running|paused|ended)(,(queued|running|paused|ended))*$",
+        example = "queued,running"
+    )]
     pub state: Option<String>,
     /// Only those that ended so: an outcome, or a detail of one.
+    #[param(schema_with = outcome_or_detail)]
     pub outcome: Option<String>,
     /// Only those of this batch: its id, a unique beginning of it, or its name.
     pub batch: Option<String>,
@@ -30,16 +35,19 @@ pub struct RunQuery {
     /// Only those of this task id.
     pub task_id: Option<String>,
     /// Only those with this label, as `team=search`; may come more than once.
-    #[param(style = Form, explode)]
+    #[param(style = Form, explode, schema_with = labels)]
     pub label: Vec<String>,
     /// Only those that were submitted then or later, in RFC 3339.
+    #[param(format = DateTime)]
     pub since: Option<String>,
     /// Only those that were submitted before then, in RFC 3339.
+    #[param(format = DateTime)]
     pub until: Option<String>,
     /// At most so many, the newest.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
     /// Only those before this run: its id, as `next` of the page after.
+    #[param(format = "uuid")]
     pub before: Option<String>,
 }
 

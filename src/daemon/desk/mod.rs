@@ -4,6 +4,7 @@
 //! change is of record with who asked for it. Knows nothing of HTTP but the codes of refusals.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
@@ -21,9 +22,9 @@ use crate::{
         herder::Herder,
         state::{FindError, find},
     },
-    config::{Config, Effective, Sources},
+    config::{Config, Effective, Files, Sources},
     domain::{
-        id::{Pos, RunId},
+        id::{Pos, RunId, Seq},
         time::Timestamp,
     },
     store::{AuditRecord, EventStore, RunRecord, StoreError},
@@ -36,10 +37,11 @@ mod keys;
 mod list;
 mod models;
 mod reload;
-mod runs;
 mod stats;
 mod status;
+mod submit;
 mod take_up;
+mod tell;
 mod view;
 
 pub use audit::AuditQuery;
@@ -102,13 +104,13 @@ pub struct Desk {
     place: Place,
     config: RwLock<(Arc<Config>, Arc<Effective>)>,
     /// What the configuration is read from again; what was changed live comes last.
-    sources: Mutex<Sources>,
+    sources: Mutex<(Sources, Files)>,
     phase: tokio::sync::watch::Sender<Phase>,
     stop: Stop,
     metrics: Metrics,
     pub(super) teller: Teller,
     /// Open runs that could not be taken up.
-    left: Mutex<Vec<RunId>>,
+    left: Mutex<BTreeMap<RunId, String>>,
 }
 
 /// Reads the metrics of this process as text.
@@ -157,6 +159,8 @@ pub struct Parts {
     pub config: Config,
     pub effective: Effective,
     pub sources: Sources,
+    /// Their text.
+    pub files: Files,
     pub stop: Stop,
     /// Reads the metrics.
     pub metrics: Metrics,
@@ -166,7 +170,8 @@ pub struct Parts {
 impl Desk {
     /// A desk that is not open yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { herder, batches, hub, place, config, effective, sources, stop, metrics, teller } = parts;
+        let Parts { herder, batches, hub, place, config, effective, sources, files, stop, metrics, teller } =
+            parts;
         Self {
             herder,
             batches,
@@ -174,7 +179,7 @@ impl Desk {
             keys: Keys::default(),
             place,
             config: RwLock::new((Arc::new(config), Arc::new(effective))),
-            sources: Mutex::new(sources),
+            sources: Mutex::new((sources, files)),
             phase: tokio::sync::watch::Sender::new(Phase::Starting),
             stop,
             metrics,
@@ -255,6 +260,20 @@ impl Desk {
     /// The place of the last durable event.
     pub fn head(&self) -> Pos {
         *self.store().watch().borrow()
+    }
+
+    /// Whether a run's log has come as far as a client says.
+    ///
+    /// # Errors
+    /// It has not, or cannot be read.
+    pub async fn check_reached(&self, run: RunId, after: Seq) -> Result<(), ApiError> {
+        let Some(before) = after.get().checked_sub(1).map(Seq::new) else { return Ok(()) };
+        if self.store().read_some(run, before, 1).await?.is_empty() {
+            let what =
+                format!("run {run} has no event {after} yet; is this another state folder? Start at 0");
+            return Err(ApiError::new(Code::BadRequest, what));
+        }
+        Ok(())
     }
 
     /// A run by its name, as [`Self::show`] takes it.

@@ -11,10 +11,7 @@ use crate::{
 
 impl Desk {
     /// Every model that is configured, or that a run was submitted for.
-    ///
-    /// # Errors
-    /// Never now; a list may come from somewhere else one day.
-    pub async fn models(&self) -> Result<ModelList, ApiError> {
+    pub async fn models(&self) -> ModelList {
         let config = self.config();
         let known = self.herder.supervisor.services().models.names();
         let names: BTreeSet<&str> =
@@ -49,7 +46,7 @@ impl Desk {
                 open_runs: open.get(name).copied().unwrap_or_default(),
             }
         };
-        Ok(ModelList { models: names.into_iter().map(view).collect() })
+        ModelList { models: names.into_iter().map(view).collect() }
     }
 
     /// The runs that ask a model.

@@ -10,10 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{By, Desk, list::refuse, runs::invalid};
+use super::{By, Desk, list::refuse, submit::invalid};
 use crate::{
-    config::{self, Config, Effective, Flag},
-    daemon::wire::{ApiError, Changed, ConfigPatch, ConfigView, ReloadReport},
+    config::{self, Config, Effective, Files, Flag},
+    daemon::wire::{ApiError, Changed, Code, ConfigPatch, ConfigView, ReloadReport},
 };
 
 /// Where a value comes from that a client changed.
@@ -36,6 +36,14 @@ const LIVE_KEYS: &[&str] = &[
     "supervisor.drain_s",
 ];
 
+/// What is new.
+enum Change {
+    /// What the files say.
+    Files,
+    /// What a client says.
+    Flags(Vec<Flag>),
+}
+
 impl Desk {
     /// The configuration in force, without secrets.
     pub fn config_view(&self) -> ConfigView {
@@ -48,18 +56,18 @@ impl Desk {
     ///
     /// # Errors
     /// It has a mistake; then nothing was changed.
-    pub async fn reload(&self, by: &By) -> Result<ReloadReport, ApiError> {
-        let report = self.apply(&[])?;
+    pub async fn reload(self: &Arc<Self>, by: &By) -> Result<ReloadReport, ApiError> {
+        let report = self.apply(Change::Files).await?;
         self.take_up_the_rest().await;
         self.audit(by, "reload", "config", !report.applied.is_empty(), Some(report.applied.join(", ")));
         Ok(report)
     }
 
-    /// Changes values until the daemon stops.
+    /// Changes values until the daemon stops. What the files say by now does not matter.
     ///
     /// # Errors
     /// A value is none; then nothing was changed.
-    pub fn change_config(&self, patch: &ConfigPatch, by: &By) -> Result<Changed, ApiError> {
+    pub async fn change_config(self: &Arc<Self>, patch: &ConfigPatch, by: &By) -> Result<Changed, ApiError> {
         let ConfigPatch { max_live_runs, max_turns, drain_s } = *patch;
         if max_live_runs == Some(0) || max_turns == Some(0) {
             return Err(refuse("max_live_runs, max_turns", "want at least 1"));
@@ -73,26 +81,39 @@ impl Desk {
         .into_iter()
         .flatten()
         .collect();
-        let report = self.apply(&flags)?;
-        let told = flags.iter().map(|flag| format!("{}={}", flag.path.join("."), flag.value));
-        let changed = !report.applied.is_empty();
-        self.audit(by, "set", "config", changed, Some(told.collect::<Vec<_>>().join(" ")));
+        let told: Vec<_> =
+            flags.iter().map(|flag| format!("{}={}", flag.path.join("."), flag.value)).collect();
+        let changed = !self.apply(Change::Flags(flags)).await?.applied.is_empty();
+        self.audit(by, "set", "config", changed, Some(told.join(" ")));
         Ok(Changed { changed, seq: None })
     }
 
-    fn apply(&self, flags: &[Flag]) -> Result<ReloadReport, ApiError> {
+    /// Off the async threads: files are read, here or for keys of models.
+    async fn apply(self: &Arc<Self>, change: Change) -> Result<ReloadReport, ApiError> {
+        let desk = self.clone();
+        let applied = tokio::task::spawn_blocking(move || desk.apply_now(change)).await;
+        applied.unwrap_or_else(|error| Err(ApiError::new(Code::Internal, error.to_string())))
+    }
+
+    fn apply_now(&self, change: Change) -> Result<ReloadReport, ApiError> {
         // Held to the end: two changes at once would lose one.
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = sources.clone();
-        next.flags.retain(|old| !flags.iter().any(|new| new.name == old.name && new.path == old.path));
-        next.flags.extend_from_slice(flags);
-        let (config, effective) = config::load(&next).map_err(|error| invalid(&error))?;
+        let mut layers = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut sources, mut files) = layers.clone();
+        match change {
+            Change::Files => files = Files::read(&sources).map_err(|error| invalid(&error))?,
+            Change::Flags(flags) => {
+                sources
+                    .flags
+                    .retain(|old| !flags.iter().any(|new| new.name == old.name && new.path == old.path));
+                sources.flags.extend(flags);
+            }
+        }
+        let (config, effective) = config::merge(&sources, &files).map_err(|error| invalid(&error))?;
         self.herder.replace_models(&config).map_err(|error| invalid(&error))?;
         let report = self.compare(&effective);
         self.herder.supervisor.set_max_live_runs(config.supervisor.max_live_runs.get());
-        self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
-        *sources = next;
+        *layers = (sources, files);
         Ok(report)
     }
 
@@ -127,7 +148,10 @@ fn flat(effective: &Effective) -> BTreeMap<String, Value> {
                     .into_iter()
                     .map(|(key, value)| (if name.is_empty() { key } else { format!("{name}.{key}") }, value)),
             ),
-            value => drop(values.insert(name, value)),
+            value
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                values.insert(name, value);
+            }
         }
     }
     values

@@ -26,12 +26,15 @@ const PAGE: usize = 2_000;
 #[into_params(parameter_in = Query)]
 pub struct StatsQuery {
     /// The group: model, batch, outcome, day, or label:NAME; by itself model.
+    #[param(pattern = "^(model|batch|outcome|day|label:.+)$", example = "label:team")]
     pub by: Option<String>,
     /// Only runs of this batch.
     pub batch: Option<String>,
     /// Only runs that were submitted then or later, in RFC 3339.
+    #[param(format = DateTime)]
     pub since: Option<String>,
     /// Only runs that were submitted before then, in RFC 3339.
+    #[param(format = DateTime)]
     pub until: Option<String>,
 }
 

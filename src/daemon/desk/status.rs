@@ -45,6 +45,7 @@ impl Desk {
                 turns_per_s: totals.rates.turns,
                 tokens_per_s: totals.rates.tokens,
                 runs_per_min: totals.rates.ends * 60.0,
+                usd_per_min: totals.rates.usd_per_minute,
             },
             runs: counted(runs),
             open_usage: tokens(totals.usage),

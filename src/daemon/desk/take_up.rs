@@ -1,16 +1,20 @@
 //! Runs that an earlier daemon left: those whose model can be asked go on; the others wait for a configuration that has it.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
-use super::Desk;
+use super::{Desk, submit::invalid};
 use crate::{
     app::batches::BatchState,
     config::Occasion,
+    daemon::wire::{ApiError, Code},
     domain::id::{BatchId, RunId},
-    store::RunFilter,
+    store::{RunFilter, RunRecord},
 };
 
 /// Logs that are read at once.
@@ -20,42 +24,58 @@ impl Desk {
     /// Has these open runs go on.
     pub async fn take_up(&self, runs: Vec<RunId>) {
         let left = stream::iter(runs)
-            .map(|run| async move { (!self.take_up_one(run).await).then_some(run) })
+            .map(|run| async move {
+                let taken = match self.record(run).await {
+                    Ok(record) => self.take_up_one(&record).await,
+                    Err(error) => Err(error),
+                };
+                let why = taken.err()?.message;
+                tracing::error!(run.id = %run, why, "open run not taken up");
+                Some((run, why))
+            })
             .buffered(AT_ONCE)
             .filter_map(std::future::ready)
-            .collect::<Vec<_>>()
+            .collect::<BTreeMap<_, _>>()
             .await;
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 
     /// Tries again what could not be taken up.
     pub(super) async fn take_up_the_rest(&self) {
         let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
-        self.take_up(left).await;
+        self.take_up(left.into_keys().collect()).await;
         self.batches.take_up_the_rest().await;
     }
 
-    async fn take_up_one(&self, run: RunId) -> bool {
+    /// Why an open run was not taken up, if it was not.
+    pub(super) fn left(&self, run: RunId) -> Option<String> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()
+    }
+
+    async fn record(&self, run: RunId) -> Result<RunRecord, ApiError> {
         let named = RunFilter { id_prefix: Some(run.to_string()), limit: Some(1), ..RunFilter::default() };
-        let record = match self.store().runs(named).await {
-            Ok(mut found) => found.pop(),
-            Err(error) => {
-                tracing::error!(run.id = %run, %error, "open run not taken up");
-                return false;
+        let found = self.store().runs(named).await?.pop();
+        found.ok_or_else(|| ApiError::new(Code::UnknownRun, format!("there is no run {run}")))
+    }
+
+    /// Has an open run go on that nobody is at work on, or says why it cannot.
+    pub(super) async fn take_up_one(&self, record: &RunRecord) -> Result<(), ApiError> {
+        let model = record.asked.as_ref().map(|asked| asked.model.clone()).unwrap_or_default();
+        let (add_model, config) = (self.herder.add_model(), self.config());
+        // A key may lie in a file.
+        let added =
+            tokio::task::spawn_blocking(move || add_model(&config, &model).map_err(|error| invalid(&error)));
+        match added.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let what = format!("the run waits for its model to be configured: {}", error.message);
+                return Err(ApiError::new(Code::Unavailable, what));
             }
-        };
-        let model = record.and_then(|record| Some(record.asked.as_ref()?.model.clone())).unwrap_or_default();
-        if let Err(error) = self.herder.add_model()(&self.config(), &model) {
-            tracing::error!(run.id = %run, %error, "open run waits for its model to be configured");
-            return false;
+            Err(error) => return Err(ApiError::new(Code::Internal, error.to_string())),
         }
-        match self.herder.supervisor.resume(run).await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::error!(run.id = %run, %error, "open run not taken up");
-                false
-            }
-        }
+        self.herder.supervisor.resume(record.run).await?;
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(&record.run);
+        Ok(())
     }
 
     /// Tells whoever wants to hear of it when the batches that are open end.

@@ -19,7 +19,11 @@ impl Desk {
     /// A run in short.
     pub(super) fn view(&self, record: &RunRecord) -> RunView {
         let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
-        view(record, glance.as_deref())
+        let view = view(record, glance.as_deref());
+        match self.left(record.run) {
+            Some(why) if record.end.is_none() => RunView { state: RunState::Queued, phase: why, ..view },
+            Some(_) | None => view,
+        }
     }
 }
 

@@ -101,13 +101,13 @@ impl Registry {
         (Subscription { registry: Arc::clone(self), reader, runs }, starts)
     }
 
-    /// Hands an event to whoever is to have it, encoded once and only if there is anybody.
     /// Readers that wait for events.
     pub(super) fn len(&self) -> usize {
         let state = self.lock();
         state.all.len() + state.by_run.values().map(Vec::len).sum::<usize>()
     }
 
+    /// Hands an event to whoever is to have it, encoded once and only if there is anybody.
     pub(super) fn publish(&self, envelope: &Envelope, batch: Option<BatchId>) {
         let mut frame = None;
         let kind = envelope.fact.event.kind();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Tokens;
+use super::{Tokens, number, schema};
 
 /// How a batch is worked on: parameters of its submission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
@@ -17,16 +17,18 @@ pub struct BatchOptions {
     pub name: Option<String>,
     /// Runs of it that are under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(minimum = 1)]
+    #[param(minimum = 1, example = 8)]
     pub concurrency: Option<u32>,
     /// Further attempts at a task that failed in a way that may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
     /// When to give up, as `soon,fail=10%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^(soon|now),fail=[1-9][0-9]?%?$", example = "soon,fail=10%")]
     pub halt: Option<String>,
     /// When it is submitted again: give tasks that are not done another attempt; `all`, or an outcome or detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(schema_with = schema::retry_failed)]
     pub retry_failed: Option<String>,
     /// When it is submitted again: start tasks again whose line has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,12 +57,14 @@ pub enum BatchState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchView {
     /// Its id.
+    #[schema(format = "uuid")]
     pub id: String,
     /// What it is called.
     pub name: String,
     /// How far it is.
     pub state: BatchState,
     /// When it was submitted.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Tasks in it.
     pub tasks: u64,
@@ -69,6 +73,7 @@ pub struct BatchView {
     /// Tasks whose run has been submitted and has not ended.
     pub open: u64,
     /// Those of them that have a slot.
+    #[serde(default)]
     pub running: u64,
     /// Tasks that have ended, by outcome.
     pub ended: BTreeMap<String, u64>,
@@ -93,7 +98,7 @@ pub struct BatchList {
 #[serde(deny_unknown_fields)]
 pub struct BatchPatch {
     /// Runs of it that are under way at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub concurrency: Option<u32>,
 }

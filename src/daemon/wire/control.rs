@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Counts, Tokens};
+use super::{Counts, Tokens, number};
 
 /// Whether a request changed anything. The same again changes nothing, and is no mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -68,7 +68,7 @@ pub struct Stop {
 /// Answer of `/healthz` and `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`, or `starting`, `stopping`, `stuck`.
+    /// `ok`; anything else is a refusal.
     pub status: String,
 }
 
@@ -100,6 +100,9 @@ pub struct Rates {
     pub tokens_per_s: f64,
     /// Runs that ended, a minute.
     pub runs_per_min: f64,
+    /// Dollars a minute, where prices are known.
+    #[serde(default)]
+    pub usd_per_min: f64,
 }
 
 /// The daemon in one look.
@@ -118,6 +121,7 @@ pub struct Status {
     /// Where else it listens.
     pub listen: Option<String>,
     /// When it was started.
+    #[schema(format = DateTime)]
     pub started_at: String,
     /// `starting`, `ready` or `stopping`.
     pub phase: String,
@@ -144,18 +148,19 @@ pub struct Status {
 
 /// What can be changed while the daemon runs. What is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"max_live_runs": 40}))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigPatch {
     /// Runs that may have a slot at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_live_runs: Option<u32>,
     /// Turns that a run submitted from now on may take, if its task does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_turns: Option<u32>,
     /// Seconds that runs have to reach the end of their turn when the daemon stops.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<u32>,
 }
 
@@ -207,6 +212,8 @@ pub struct ModelList {
 /// Something that was asked of the daemon to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
+    /// When it was asked.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Who asked: the user's number, absent over TCP.
     pub uid: Option<u32>,

@@ -86,8 +86,6 @@ codes! {
     OtherTurn => ("other_turn", 409),
     /// The request is larger than the route takes.
     TooLarge => ("too_large", 413),
-    /// The body is of another media type than the route takes.
-    MediaType => ("media_type", 415),
     /// The input has mistakes; `mistakes` has them all.
     InvalidInput => ("invalid_input", 422),
     /// Something that herder did not expect went wrong; its log says more.

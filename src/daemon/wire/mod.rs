@@ -6,7 +6,11 @@
 mod batch;
 mod control;
 mod error;
+mod event;
+mod number;
 mod run;
+mod schema;
+mod task;
 
 pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView};
 pub use control::{
@@ -14,10 +18,12 @@ pub use control::{
     ModelView, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
 };
 pub use error::{ApiError, Code};
+pub use event::{EventView, StreamEvent};
 pub use run::{
-    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, TaskBody,
-    Tokens,
+    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };
+pub(super) use schema::{labels, outcome_or_detail};
+pub use task::{TaskBody, TaskLimits, TaskParams};
 
 /// The version of the API. Client and daemon must have the same.
 pub const API_VERSION: u32 = 1;

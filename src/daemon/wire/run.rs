@@ -6,60 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// One task, with the keys of a line of a batch. Unknown keys are refused.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TaskBody {
-    /// A name of its own, to find it by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub id: Option<String>,
-    /// What to do.
-    #[schema(min_length = 1)]
-    pub task: String,
-    /// The model to ask.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Rules for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// The folder that tools work in: an absolute path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
-    /// The tools that the model may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<String>>,
-    /// How much it may use up, as `{"max_turns": 10}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub limits: Option<Value>,
-    /// Facts that the model is told.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub facts: BTreeMap<String, String>,
-    /// Runs with a higher one start first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
-    /// Names and values to find it by.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Anything, given back with the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub meta: Option<Value>,
-    /// How the model samples, as `{"temperature": 0.2}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub params: Option<Value>,
-    /// What the scripted model says: a list of replies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub script: Option<Value>,
-}
+use super::{number, schema};
 
 /// That something was submitted, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Submitted {
     /// The id of the run or batch.
+    #[schema(format = "uuid")]
     pub id: String,
     /// False: it had been submitted with this key before.
     pub changed: bool,
@@ -112,14 +65,17 @@ pub struct CallView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunView {
     /// Its id.
+    #[schema(format = "uuid")]
     pub id: String,
     /// The batch that it belongs to.
+    #[schema(format = "uuid")]
     pub batch: Option<String>,
     /// The id of its task.
     pub task_id: Option<String>,
     /// Which attempt at the task it is; the first is 1.
     pub attempt: u32,
     /// The run that was the attempt before.
+    #[schema(format = "uuid")]
     pub predecessor: Option<String>,
     /// The beginning of the task.
     pub about: String,
@@ -133,9 +89,11 @@ pub struct RunView {
     pub state: RunState,
     /// The same in words, as `thinking: waits for the model`.
     pub phase: String,
-    /// How it ended: done, budget, cancelled, blocked, provider_error, failed.
+    /// How it ended.
+    #[schema(schema_with = schema::outcome)]
     pub outcome: Option<String>,
     /// Which limit, class or fault it was.
+    #[schema(schema_with = schema::detail)]
     pub detail: Option<String>,
     /// What went wrong, in words.
     pub error: Option<String>,
@@ -151,10 +109,13 @@ pub struct RunView {
     /// What it cost so far, where the price is known.
     pub cost_usd: Option<f64>,
     /// When it was submitted.
+    #[schema(format = DateTime)]
     pub submitted_at: String,
     /// When it got its slot first.
+    #[schema(format = DateTime)]
     pub started_at: Option<String>,
     /// When it ended.
+    #[schema(format = DateTime)]
     pub ended_at: Option<String>,
     /// Milliseconds from its start to its end, the time in which herder was down left out.
     pub duration_ms: Option<u64>,
@@ -199,7 +160,8 @@ pub struct Counts {
 pub struct RunList {
     /// The page.
     pub runs: Vec<RunView>,
-    /// Where the page before this one begins: give it as `before`. Absent on the last page.
+    /// Where the page before this one begins: give it as `before`. `null`: there is none.
+    #[schema(format = "uuid")]
     pub next: Option<String>,
     /// All that match.
     pub counts: Counts,
@@ -207,12 +169,14 @@ pub struct RunList {
 
 /// Something to say to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"text": "Leave the tests as they are.", "expected_turn": 3}))]
 #[serde(deny_unknown_fields)]
 pub struct Say {
     /// What is said.
+    #[schema(min_length = 1, pattern = r"\S")]
     pub text: String,
     /// Refuse if the run is in another turn than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub expected_turn: Option<u32>,
 }
 
@@ -220,6 +184,7 @@ pub struct Say {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Requeued {
     /// The run that is the new attempt.
+    #[schema(format = "uuid")]
     pub id: String,
     /// False: there was one already.
     pub changed: bool,
@@ -227,18 +192,20 @@ pub struct Requeued {
 
 /// What is changed of a live run. What is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"max_turns": 80}))]
 #[serde(deny_unknown_fields)]
 pub struct RunPatch {
     /// Turns that it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub max_turns: Option<u32>,
     /// Calls that it may make.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
     /// Tokens that it may use up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
     /// Seconds that it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,
 }

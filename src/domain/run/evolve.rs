@@ -53,6 +53,7 @@ impl Run {
             Event::TurnEnd(_) => self.phase = Phase::Between,
             Event::InputQueued(input) => {
                 self.inputs_seen = input.input;
+                self.input_keys.extend(input.key.clone());
                 self.inputs.push_back(input.clone());
             }
             Event::InputClaimed(claimed) => {

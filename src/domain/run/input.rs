@@ -67,6 +67,8 @@ pub enum Input {
         text: Arc<str>,
         /// For a steer: the turn that the person saw.
         expected_turn: Option<u32>,
+        /// What whoever says it calls it: said again by the same name, it changes nothing.
+        key: Option<Arc<str>>,
     },
     /// A person wants this call ended, and nothing else of the run.
     CancelCall(CallId),

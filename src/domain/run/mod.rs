@@ -43,6 +43,7 @@ pub struct Run {
     call_ids: BTreeSet<CallId>,
     inputs: VecDeque<QueuedInput>,
     inputs_seen: u32,
+    input_keys: BTreeSet<Arc<str>>,
     /// Answers and failures so far: the number of the scripted model's next reply.
     replies: u32,
     answered: u32,
@@ -201,6 +202,7 @@ impl Run {
             call_ids: BTreeSet::new(),
             inputs: VecDeque::new(),
             inputs_seen: 0,
+            input_keys: BTreeSet::new(),
             replies: 0,
             answered: 0,
             usage: Usage::default(),

@@ -61,7 +61,7 @@ impl Run {
             Input::Granted { call, change } => draft.granted(call, change)?,
             Input::NotMade(call) => draft.not_made(&call)?,
             Input::CallEnded(result) => draft.call_ended(result)?,
-            Input::Say { when, text, expected_turn } => draft.say(when, text, expected_turn)?,
+            Input::Say { when, text, expected_turn, key } => draft.say(when, text, expected_turn, key)?,
             Input::CancelCall(call) => draft.cancel_call(&call)?,
             Input::Pause => draft.pause()?,
             Input::Resume => draft.resume()?,
@@ -186,7 +186,16 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn say(&mut self, when: InputKind, text: Arc<str>, expected_turn: Option<u32>) -> Result<(), Refused> {
+    fn say(
+        &mut self,
+        when: InputKind,
+        text: Arc<str>,
+        expected_turn: Option<u32>,
+        key: Option<Arc<str>>,
+    ) -> Result<(), Refused> {
+        if key.as_ref().is_some_and(|key| self.run.input_keys.contains(key)) {
+            return Err(Refused::Unchanged);
+        }
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
         }
@@ -197,7 +206,7 @@ impl<'a> Draft<'a> {
             return Err(Refused::OtherTurn { actual: self.turn });
         }
         let input = self.run.inputs_seen + 1;
-        self.push(Event::InputQueued(QueuedInput { input, when, text }));
+        self.push(Event::InputQueued(QueuedInput { input, when, text, key }));
         Ok(())
     }
 }

@@ -53,7 +53,8 @@ fn inputs_are_taken_up_one_at_a_time_in_the_order_in_which_they_were_said() {
 #[test]
 fn a_steer_may_name_the_turn_that_it_expects() {
     let mut play = Play::acting(&[("a", "read")]);
-    let steer = |turn| Input::Say { when: InputKind::Steer, text: "x".into(), expected_turn: Some(turn) };
+    let steer =
+        |turn| Input::Say { when: InputKind::Steer, text: "x".into(), expected_turn: Some(turn), key: None };
     assert_eq!(play.attempt(steer(2)), Err(Refused::OtherTurn { actual: 1 }));
     assert_eq!(play.attempt(steer(1)), Ok(vec!["input_queued"]));
 }
@@ -87,4 +88,21 @@ fn what_was_said_to_a_waiting_run_is_heard_after_its_first_turn() {
     play.asks(&[("a", "read")]);
     play.ends("a");
     assert_eq!(play.transcript().last().map(String::as_str), Some("user: early"));
+}
+
+#[test]
+fn what_is_said_again_under_the_same_name_is_not_heard_again() {
+    let mut play = Play::acting(&[("c", "read")]);
+    let steer = |key: &str| Input::Say {
+        when: InputKind::Steer,
+        text: "stop that".into(),
+        expected_turn: None,
+        key: Some(key.into()),
+    };
+    assert_eq!(play.tell(steer("a")), ["input_queued"]);
+    assert_eq!(play.attempt(steer("a")), Err(Refused::Unchanged));
+    assert_eq!(play.tell(steer("b")), ["input_queued"]);
+    play.grants("c");
+    play.ends("c");
+    assert_eq!(play.attempt(steer("a")), Err(Refused::Unchanged), "also once it was taken up");
 }

@@ -212,5 +212,5 @@ fn result(id: &str) -> ToolResult {
 }
 
 fn say(when: InputKind, text: &str) -> Input {
-    Input::Say { when, text: text.into(), expected_turn: None }
+    Input::Say { when, text: text.into(), expected_turn: None, key: None }
 }

@@ -250,7 +250,9 @@ impl World {
                 let failure = Some(Failure::Failed).filter(|_| !ok);
                 Input::CallEnded(ToolResult { ok, failure, terminate, ..result(open.call.id.as_str()) })
             }
-            Step::Say { when, turn } => Input::Say { when, text: "go on".into(), expected_turn: turn },
+            Step::Say { when, turn } => {
+                Input::Say { when, text: "go on".into(), expected_turn: turn, key: None }
+            }
             Step::CancelCall { which } => {
                 Input::CancelCall(self.open(which, |open| !open.is_started())?.call.id.clone())
             }

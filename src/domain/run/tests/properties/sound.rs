@@ -20,7 +20,6 @@ impl World {
         let waits = *run.phase() == Phase::Queued || run.parked().is_some();
         assert_eq!(run.outcome().is_some(), run.owed().is_empty() && !waits);
         assert_eq!(run.history_bytes(), run.history().iter().map(Message::bytes).sum::<usize>());
-        assert!(run.turn() <= run.spec().unwrap().limits.turns());
     }
 
     /// What holds for a log from end to end.
@@ -35,6 +34,7 @@ impl World {
         let mut in_turn = 0;
         let mut paused = false;
         let mut parked = false;
+        let mut limits = Limits::default();
         for (index, fact) in log.iter().enumerate() {
             assert_eq!(index == 0, matches!(fact.event, Event::Submitted(_)));
             assert!(!parked || may_come_while_parked(&fact.event), "{} while parked", fact.event.kind());
@@ -80,12 +80,12 @@ impl World {
                 Event::Unparked(_) => {
                     assert!(std::mem::take(&mut parked) && !paused, "unparked while paused, or not parked");
                 }
-                Event::Submitted(_)
-                | Event::RunStart(_)
-                | Event::TurnStart(_)
+                Event::Submitted(spec) => limits = spec.limits,
+                Event::LimitsSet(set) => limits = set.or(limits),
+                Event::TurnStart(_) => assert!(fact.turn <= limits.turns(), "a turn past the limit"),
+                Event::RunStart(_)
                 | Event::Decision(_)
                 | Event::ModelRetry(_)
-                | Event::LimitsSet(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
                 | Event::Restart(_) => {}

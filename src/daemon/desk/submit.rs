@@ -1,0 +1,187 @@
+//! Taking single tasks on, and giving them another attempt.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use super::{By, Desk, keys, tell::refused_as};
+use crate::{
+    actor::supervisor::SubmitError,
+    app::{
+        batches::Which,
+        input::{self, InputError, Rules},
+        state::new_run,
+    },
+    daemon::wire::{ApiError, Code, Requeued, Submitted},
+    domain::{
+        id::{RunId, Seq},
+        run::Run,
+        task::{Submission, TaskSpec},
+    },
+    store::{RunFilter, RunRecord},
+};
+
+impl Desk {
+    /// Takes one task on, as a line of a batch would say it. Answered once it is on disk.
+    ///
+    /// # Errors
+    /// The task has mistakes, its key was used for another, or nothing is taken on now.
+    pub async fn submit(&self, text: Bytes, key: Option<&str>, by: &By) -> Result<Submitted, ApiError> {
+        self.open()?;
+        let _alone = match key {
+            Some(key) => self.keys.hold(check_key(key)?).await,
+            None => None,
+        };
+        let digest = hex(&Sha256::digest(&text));
+        if let Some(key) = key
+            && let Some(known) = self.submitted_with(key).await?
+        {
+            return again(&known, &digest);
+        }
+        let spec = self.read(text).await?;
+        let submission = key.map(|key| Submission { key: key.into(), digest: digest.into() });
+        let run = new_run();
+        self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, ..spec })).await?;
+        self.audit(by, "submit", run.to_string(), true, None);
+        Ok(Submitted { id: run.to_string(), changed: true, tasks: 1 })
+    }
+
+    async fn submitted_with(&self, key: &str) -> Result<Option<RunRecord>, ApiError> {
+        let filter = RunFilter { key: Some(key.to_owned()), limit: Some(1), ..RunFilter::default() };
+        Ok(self.store().runs(filter).await?.pop())
+    }
+
+    /// Off the async threads: folders are looked at, and may lie on a file system that does not answer.
+    async fn read(&self, text: Bytes) -> Result<TaskSpec, ApiError> {
+        let (config, services) = (self.config(), self.herder.supervisor.services().clone());
+        let add_model = self.herder.add_model();
+        let read = move || {
+            let model = |name: &str| config.check_model(name);
+            let tool = |name: &str| input::known_tool(&services.toolbox, name);
+            let rules = Rules { defaults: &config.defaults, model: &model, tool: &tool };
+            let spec = input::one(&text, rules)?;
+            add_model(&config, &spec.model).map_err(|error| invalid(&error))?;
+            Ok(spec)
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|error| Err(ApiError::new(Code::Internal, error.to_string())))
+    }
+
+    /// Gives a task whose run has ended another attempt.
+    ///
+    /// # Errors
+    /// There is no such run, or it has not ended.
+    pub async fn requeue(&self, name: &str, by: &By) -> Result<Requeued, ApiError> {
+        self.open()?;
+        let record = self.find(name).await?;
+        // Two at once make one.
+        let _alone = self.keys.hold(&record.run.to_string()).await;
+        if let Some(next) = self.successor(record.run).await? {
+            return Ok(Requeued { id: next.to_string(), changed: false });
+        }
+        if record.end.is_none() {
+            return Err(ApiError::new(
+                Code::NotEnded,
+                format!("run {} has not ended; cancel it first, or wait", record.run),
+            ));
+        }
+        let run = match record.batch {
+            Some(batch) if self.batches.get(batch).await.is_ok() => {
+                self.batches.requeue(batch, Which::Run(record.run)).await?
+            }
+            Some(_) | None => self.another_attempt(&record).await?,
+        };
+        self.audit(by, "requeue", record.run.to_string(), true, Some(run.to_string()));
+        Ok(Requeued { id: run.to_string(), changed: true })
+    }
+
+    async fn successor(&self, run: RunId) -> Result<Option<RunId>, ApiError> {
+        let filter = RunFilter { predecessor: Some(run), limit: Some(1), ..RunFilter::default() };
+        Ok(self.store().runs(filter).await?.pop().map(|record| record.run))
+    }
+
+    async fn another_attempt(&self, record: &RunRecord) -> Result<RunId, ApiError> {
+        let spec = self.spec(record.run).await?;
+        self.herder.add_model()(&self.config(), &spec.model).map_err(|error| invalid(&error))?;
+        let run = new_run();
+        let spec = TaskSpec {
+            attempt: spec.attempt + 1,
+            predecessor: Some(record.run),
+            // The key stands for the first attempt.
+            submission: None,
+            ..(*spec).clone()
+        };
+        self.herder.supervisor.submit(run, Arc::new(spec)).await?;
+        Ok(run)
+    }
+
+    /// What was asked of a run.
+    async fn spec(&self, run: RunId) -> Result<Arc<TaskSpec>, ApiError> {
+        let log = self.store().read(run, Seq::START).await?;
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        state.spec().cloned().ok_or_else(|| {
+            ApiError::new(Code::Internal, format!("the log of run {run} does not begin with its task"))
+        })
+    }
+}
+
+/// What an earlier submission with the same key is answered with.
+fn again(known: &RunRecord, digest: &str) -> Result<Submitted, ApiError> {
+    let submission = known.asked.as_ref().and_then(|asked| asked.submission.as_ref());
+    if submission.is_some_and(|submission| *submission.digest == *digest) {
+        return Ok(Submitted { id: known.run.to_string(), changed: false, tasks: 1 });
+    }
+    Err(ApiError::new(
+        Code::KeyReused,
+        format!(
+            "the key was used for run {}, which was asked for something else; use another key",
+            known.run
+        ),
+    ))
+}
+
+pub(super) fn check_key(key: &str) -> Result<&str, ApiError> {
+    if key.is_empty() || key.len() > keys::LONGEST {
+        let what = format!("idempotency-key: want 1 to {} characters", keys::LONGEST);
+        return Err(ApiError::new(Code::BadRequest, what));
+    }
+    Ok(key)
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn invalid(error: &impl std::error::Error) -> ApiError {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+    ApiError::new(Code::InvalidInput, message)
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Refused(refused) => Self::new(refused_as(refused), error.to_string()),
+            SubmitError::Store(error) => error.into(),
+            SubmitError::Stopping => Self::new(Code::Unavailable, "the daemon is stopping"),
+        }
+    }
+}
+
+impl From<InputError> for ApiError {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Read { .. } => invalid(&error),
+            InputError::Mistakes { told, more } => {
+                let count = told.len() + more;
+                let message = match (count, told.first()) {
+                    (1, Some(mistake)) => mistake.clone(),
+                    _ => format!("the input has {count} mistakes"),
+                };
+                let mistakes = if count == 1 { Vec::new() } else { told };
+                Self { mistakes, ..Self::new(Code::InvalidInput, message) }
+            }
+        }
+    }
+}
