@@ -152,7 +152,7 @@ async fn a_batch_is_cancelled_once_and_stays_so() {
 async fn how_many_run_at_once_and_how_long_is_changed_while_they_run() {
     let house = House::new();
     let daemon = house.start(&["--jobs", "1"]).await;
-    let tasks: Vec<Value> = (0..4).map(|n| takes_turns(&house, &format!("t{n}"), 40, 200)).collect();
+    let tasks: Vec<Value> = (0..4).map(|n| takes_turns(&house, &format!("t{n}"), 40, 1_000)).collect();
     let batch = daemon.batch(&tasks, &[("concurrency", "2")]).await;
     let path = format!("v1/batches/{batch}");
     daemon.until(&path, |batch| batch["running"] == 1 && batch["open"] == 2).await;

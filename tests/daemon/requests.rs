@@ -56,7 +56,7 @@ async fn a_body_that_is_larger_than_its_route_takes_is_refused() {
     task["meta"] = "a".repeat(65 * MIB).into();
     let refused = daemon.submit_with(&task, None).await.unwrap_err();
     assert_eq!(refused.code(), Some(Code::TooLarge), "{refused}");
-    daemon.stop().await;
+    daemon.kill();
 }
 
 #[tokio::test]

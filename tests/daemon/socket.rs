@@ -10,7 +10,7 @@ use std::{
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    sync::Barrier,
+    sync::{Barrier, mpsc},
     thread,
 };
 
@@ -61,6 +61,7 @@ fn without_any_umask_the_socket_is_private_whenever_one_looks() {
     let folder = tempfile::tempdir().unwrap();
     let path = own(folder.path()).path().to_owned();
     let mut part = binding(folder.path(), "umask 000;");
+    let (tell, seen) = mpsc::channel();
     let looking = thread::spawn({
         let path = path.clone();
         move || {
@@ -68,11 +69,15 @@ fn without_any_umask_the_socket_is_private_whenever_one_looks() {
             // Until it is gone again, which it is at the end.
             while modes.is_empty() || path.exists() {
                 modes.extend(fs::symlink_metadata(&path).ok().map(|facts| facts.mode() & 0o7777));
+                if !modes.is_empty() {
+                    let _ = tell.send(());
+                }
             }
             modes
         }
     });
     part.hear("bound");
+    seen.recv().unwrap();
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(&path.with_file_name("herder.sock.lock")), 0o600);

@@ -31,6 +31,10 @@ const SILENCE: Duration = Duration::from_secs(50);
 /// How long it may take to reach the daemon.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long a connection is kept for the next question. The daemon closes one that nothing comes over for 10 s, and a
+/// question that meets that is lost.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Where a daemon answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -124,6 +128,7 @@ impl Client {
         let builder = http::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
+            .pool_idle_timeout(IDLE)
             .no_proxy()
             .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")));
         let (builder, base) = match &place {
