@@ -39,6 +39,8 @@ pub(crate) struct Decoder {
     data: Vec<u8>,
     name: String,
     id: String,
+    /// The `id` field that came last, whether its event had data or not.
+    last_id: String,
     /// The last chunk ended in CR: an LF that follows belongs to it.
     after_cr: bool,
     /// The first line, which may begin with a byte order mark, is through.
@@ -46,6 +48,11 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
+    /// Where the stream is to be resumed after what has come so far; empty if it has not said.
+    pub(crate) fn last_id(&self) -> &str {
+        &self.last_id
+    }
+
     /// Takes a chunk and hands each event that it completes to `on`, until `on` is done or fails.
     pub(crate) fn feed<E: From<TooLong>>(
         &mut self,
@@ -121,6 +128,7 @@ impl Decoder {
             b"id" => {
                 self.id.clear();
                 self.id.push_str(&String::from_utf8_lossy(value));
+                self.last_id.clone_from(&self.id);
             }
             // Comments have an empty field; `retry` matters to browsers.
             _ => {}

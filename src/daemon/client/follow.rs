@@ -115,6 +115,10 @@ impl Follower {
             });
             Ok::<_, sse::TooLong>(Flow::More)
         });
+        // A stream that begins at the log's end says where that is, before there is an event.
+        if self.after.is_none() && !ready.iter().any(|event| event.id.is_some()) {
+            self.after = decoder.last_id().parse().ok();
+        }
         match (taken, told) {
             // None of herder's events is that long.
             (Err(sse::TooLong), _) => Err(lost(None)),

@@ -147,9 +147,9 @@ impl Chunk {
         self.0.into()
     }
 
-    /// How long a client is to wait before it comes again.
-    pub(super) fn hello(&mut self) {
-        self.0.extend(b"retry: 1000\n\n");
+    /// How long a client is to wait before it comes again, and where it is to go on then.
+    pub(super) fn hello(&mut self, after: u64) {
+        self.0.extend(format!("retry: 1000\nid: {after}\n\n").as_bytes());
     }
 
     pub(super) fn event(&mut self, id: u64, frame: &Frame) {

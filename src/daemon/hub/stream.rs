@@ -147,7 +147,7 @@ impl EventStream {
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::New => {
-                chunk.hello();
+                chunk.hello(self.cursor.id());
                 self.members = self.members().await?;
                 self.state = State::Reading(None);
                 return Ok(Step::Send);
