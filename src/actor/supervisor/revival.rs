@@ -49,6 +49,8 @@ pub(super) enum Next {
     GiveUp { breakage: Breakage, error: String },
     /// It has ended; nobody said so.
     Over(Arc<RunEnd>),
+    /// Its log has nothing of it, not even its task. The root hears that from where the task was submitted.
+    Nothing,
 }
 
 /// Reads the run's log and waits as long as is due; nothing, if the log cannot be read.
@@ -63,6 +65,9 @@ pub(super) async fn next(services: &Services, run: RunId, case: Case) -> Option<
     let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
     if let Some(Event::RunEnd(end)) = log.into_iter().next_back().map(|envelope| envelope.fact.event) {
         return Some((state, Next::Over(Arc::new(*end))));
+    }
+    if state.spec().is_none() {
+        return Some((state, Next::Nothing));
     }
     let (next, delay) = decide(services, &state, case);
     tokio::time::sleep(delay).await;

@@ -126,7 +126,7 @@ impl Desk {
             AskError::Refused(Refused::UnknownCall) => {
                 ApiError::new(Code::UnknownCall, format!("run {} has no open call {call:?}", record.run))
             }
-            error @ (AskError::Refused(_) | AskError::NoSuchRun) => self.refusal(error),
+            error @ (AskError::Refused(_) | AskError::NotLive | AskError::NoSuchRun) => self.refusal(error),
         })?;
         self.audit(by, "cancel-call", format!("{} {call}", record.run), true, None);
         Ok(Changed { changed: true, seq: None })
@@ -244,7 +244,7 @@ impl Desk {
         let _submitted = supervisor.resume(record.run).await?;
         supervisor.ask(record.run, input).await.map_err(|error| match error {
             AskError::NoSuchRun => self.refusal(Refused::Ended.into()),
-            error @ AskError::Refused(_) => self.refusal(error),
+            error @ (AskError::Refused(_) | AskError::NotLive) => self.refusal(error),
         })
     }
 
@@ -252,6 +252,7 @@ impl Desk {
         let message = error.to_string();
         match error {
             AskError::NoSuchRun => ApiError::new(Code::Ended, "the run has ended"),
+            AskError::NotLive => ApiError::new(Code::UnknownCall, message),
             AskError::Refused(refused) => ApiError::new(refused_as(refused), message),
         }
     }
