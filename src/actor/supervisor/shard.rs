@@ -242,6 +242,7 @@ impl Shard {
                 life.ended.store(true, Ordering::Relaxed);
                 let _ = self.root.cast(RootMsg::Ended(Ended { run: run.id(), end: Ok(end) }));
             }
+            Next::Leave => self.leave(run.id(), life, Unended::Left),
             Next::Nothing => {}
         }
     }
@@ -320,14 +321,10 @@ impl Shard {
             head: life.head,
             untraced: life.untraced.clone(),
         };
-        let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());
+        let (services, me) = (self.services.clone(), me.clone());
         tokio::spawn(async move {
             let read = AssertUnwindSafe(revival::next(&services, run, case)).catch_unwind().await;
-            let Ok(Some((run, next))) = read else {
-                // Nothing can be done for it now; its log is as it was, and the next start goes on from it.
-                let _ = root.cast(RootMsg::Ended(Ended { run, end: Err(Unended::Left) }));
-                return;
-            };
+            let (run, next) = read.unwrap_or_else(|_| (Run::new(run), Next::Leave));
             let _ = me.cast(ShardMsg::Revived(Box::new(Revived { run, life: number, next })));
         });
     }
