@@ -8,14 +8,10 @@ use std::{
 
 use herder::{
     actor::supervisor::AskError,
-    domain::{
-        call::{Failure, Mode},
-        id::BatchId,
-    },
+    domain::call::{Failure, Mode},
 };
 use serde_json::json;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::{
     doubles::{DeafModel, Double, Gate},
@@ -210,28 +206,4 @@ async fn a_run_whose_tool_does_not_listen_is_given_up_as_stuck_and_the_next_take
     assert_eq!(stage.outcome(next).await, "done");
     assert!(since.elapsed() < Duration::from_secs(16), "{:?}", since.elapsed());
     assert_eq!(stage.outcome(last).await, "done", "what it held is free again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_runs_of_one_batch_are_cancelled_together_and_the_others_go_on() {
-    let gate = Gate::closed();
-    let plan = Plan::paused()
-        .tool(Double::heeding("wait"))
-        .tool(Double::gated("gate", &gate))
-        .settings(|settings| settings.max_live_runs = 4);
-    let stage = plan.start().await;
-    let batch = |n: u128| BatchId::new(Uuid::from_u128(n));
-    let of = |batch: BatchId, tool| stage.submit("ws", &asks(tool), &json!({ "batch": batch }));
-    let kept: Vec<_> = (0..2).map(|_| of(batch(2), "gate")).collect();
-    let cancelled: Vec<_> = (0..10).map(|_| of(batch(1), "wait")).collect();
-    gate.until_inside(2).await;
-    stage.until(cancelled[1].run, "call_started", 1).await;
-    stage.supervisor.cancel_all(Some(batch(1)));
-    for submitted in cancelled {
-        assert_eq!(stage.outcome(submitted).await, "cancelled");
-    }
-    gate.open.add_permits(2);
-    for submitted in kept {
-        assert_eq!(stage.outcome(submitted).await, "done");
-    }
 }

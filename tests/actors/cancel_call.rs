@@ -59,6 +59,25 @@ async fn a_call_is_ended_alone_be_it_waiting_or_running() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_not_at_work_is_told_from_one_that_has_ended() {
+    let gate = Gate::closed();
+    let plan = Plan::paused().tool(Double::gated("gate", &gate));
+    let stage = plan.settings(|settings| settings.max_live_runs = 1).start().await;
+    let live = stage.run(&asks("gate"));
+    gate.until_inside(1).await;
+    let (queued, held) = (stage.run(&asks("gate")), stage.run(&asks("gate")));
+    stage.pause(held.run).await.unwrap();
+    let run = live.run;
+    let cancel = |run| stage.supervisor.cancel_call(run, CallId::new("a"));
+    for waits in [&queued, &held] {
+        assert!(matches!(cancel(waits.run).await, Err(AskError::NotLive)));
+    }
+    gate.open.add_permits(1);
+    assert_eq!(stage.outcome(live).await, "done");
+    assert!(matches!(cancel(run).await, Err(AskError::NoSuchRun)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_leaves_the_queue_alone_lets_those_behind_it_pass() {
     let gate = Gate::closed();
     let plan = Plan::paused()

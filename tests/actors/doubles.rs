@@ -225,6 +225,8 @@ type Judge = dyn Fn(RunId, usize, &[Fact]) -> Option<Trouble> + Send + Sync;
 /// A store that fails where it is told to.
 pub(crate) struct TroubledStore {
     pub(crate) inner: MemoryStore,
+    /// Whether the disk answers; until it does, nobody hears what has reached it.
+    pub(crate) disk: watch::Sender<bool>,
     appends: Mutex<HashMap<RunId, usize>>,
     judge: Box<Judge>,
 }
@@ -233,7 +235,12 @@ impl TroubledStore {
     pub(crate) fn new(
         judge: impl Fn(RunId, usize, &[Fact]) -> Option<Trouble> + Send + Sync + 'static,
     ) -> Self {
-        Self { inner: MemoryStore::default(), appends: Mutex::default(), judge: Box::new(judge) }
+        Self {
+            inner: MemoryStore::default(),
+            disk: watch::Sender::new(true),
+            appends: Mutex::default(),
+            judge: Box::new(judge),
+        }
     }
 
     pub(crate) fn appends(&self, run: RunId) -> usize {
@@ -260,7 +267,11 @@ impl EventStore for TroubledStore {
     }
 
     fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.durable(ticket)
+        async move {
+            self.disk.subscribe().wait_for(|answers| *answers).await.unwrap();
+            self.inner.durable(ticket).await
+        }
+        .boxed()
     }
 
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {

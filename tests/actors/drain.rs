@@ -10,6 +10,7 @@ use std::{
 };
 
 use herder::{
+    actor::supervisor::Unended,
     domain::{
         call::{Access, Arguments, EffectClass, Failure, Mode, Scope},
         event::FileChange,
@@ -64,7 +65,7 @@ async fn a_drain_lets_a_turn_end_and_the_next_start_goes_on_as_if_nothing_had_be
     tokio::task::yield_now().await;
     gate.open.add_permits(1);
     drain.await.unwrap();
-    assert!(submitted.done.await.unwrap().end.is_none());
+    assert!(matches!(submitted.done.await.unwrap().end, Err(Unended::Stopped)));
     let kinds = stage.kinds(run).await;
     assert_eq!(kinds[kinds.len() - 3..], ["turn_end", "turn_start", "interrupted"]);
 
@@ -140,7 +141,7 @@ async fn runs_that_wait_for_a_slot_when_herder_stops_are_left_as_they_are() {
     let run = second.run;
     stage.until(first.run, "turn_start", 1).await;
     stage.supervisor.drain(Duration::ZERO).await;
-    assert!(second.done.await.is_err());
+    assert!(matches!(second.done.await.unwrap().end, Err(Unended::Stopped)));
     assert_eq!(stage.kinds(run).await, ["submitted"]);
     let stage = again(&stage, plan()).await;
     let resumed = stage.supervisor.resume(run).await.unwrap();
@@ -159,7 +160,7 @@ async fn a_run_that_waits_to_be_started_again_holds_up_no_drain() {
     let since = Instant::now();
     stage.supervisor.drain(Duration::from_secs(25)).await;
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
-    assert!(submitted.done.await.unwrap().end.is_none());
+    assert!(matches!(submitted.done.await.unwrap().end, Err(Unended::Stopped)));
     assert!(!stage.kinds(run).await.contains(&"run_end"));
 }
 

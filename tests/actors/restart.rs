@@ -8,11 +8,14 @@ use std::{
     time::Duration,
 };
 
-use herder::domain::{
-    call::{EffectClass, Mode},
-    event::{Event, Fact},
-    id::RunId,
-    restart::RestartPolicy,
+use herder::{
+    actor::supervisor::Unended,
+    domain::{
+        call::{EffectClass, Mode},
+        event::{Event, Fact},
+        id::RunId,
+        restart::RestartPolicy,
+    },
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -132,19 +135,11 @@ async fn a_run_whose_log_takes_nothing_any_more_is_let_go_and_its_slot_is_free()
         let short = json!([says("done")]);
         let (troubled, other) = (is_troubled(&stage, &short), stage.run(&short));
         let run = troubled.run;
-        assert!(troubled.done.await.unwrap().end.is_none(), "{trouble:?}");
+        assert!(matches!(troubled.done.await.unwrap().end, Err(Unended::Left)), "{trouble:?}");
         assert_eq!(stage.kinds(run).await, ["submitted"]);
         assert!(store.appends(run) < 20, "{trouble:?}: {}", store.appends(run));
         assert_eq!(stage.outcome(other).await, "done");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_whose_task_never_reached_the_log_is_let_go() {
-    let stage = stage_with(once(Trouble::Loses, 0)).start().await;
-    let troubled = is_troubled(&stage, &script());
-    assert!(troubled.done.await.unwrap().end.is_none());
-    assert_eq!(stage.supervisor.load().await.live, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +186,9 @@ async fn a_cancelled_run_whose_actor_dies_over_it_ends_as_cancelled() {
     let stage = stage_with(store).start().await;
     let troubled = is_troubled(&stage, &json!([{ "fault": "stall" }]));
     stage.until(troubled.run, "turn_start", 1).await;
-    stage.supervisor.cancel_all(None);
     let since = Instant::now();
+    // The answer dies with the actor.
+    let _ = stage.supervisor.cancel(troubled.run).await;
     assert_eq!(stage.outcome(troubled).await, "cancelled");
     assert!(since.elapsed() < Duration::from_millis(10), "{:?}", since.elapsed());
 }
@@ -221,30 +217,4 @@ async fn calls_of_a_dead_actor_leave_the_queue_and_are_queued_anew() {
     assert_eq!(since.elapsed(), Duration::ZERO, "the first still holds the file");
     gate.open.add_permits(1);
     assert_eq!(stage.outcome(held).await, "done");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_has_ended_is_over_at_once_and_what_never_was_is_not_taken_up() {
-    let stage = Plan::paused().start().await;
-    let submitted = stage.run(&json!([says("done")]));
-    let run = submitted.run;
-    assert_eq!(stage.outcome(submitted).await, "done");
-    let again = stage.supervisor.resume(run).await.unwrap();
-    assert_eq!(stage.outcome(again).await, "done");
-    assert!(stage.supervisor.resume(RunId::new(uuid::Uuid::now_v7())).await.is_err());
-    assert_eq!(stage.supervisor.load().await.live, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_is_taken_up_twice_has_one_actor() {
-    let gate = Gate::closed();
-    let stage = Plan::paused().tool(Double::gated("gate", &gate)).start().await;
-    let submitted = stage.run(&json!([calls(&[("a", "gate", json!({}))]), says("done")]));
-    gate.until_inside(1).await;
-    let again = stage.supervisor.resume(submitted.run).await.unwrap();
-    assert!(again.done.await.is_err());
-    gate.open.add_permits(1);
-    let run = submitted.run;
-    assert_eq!(stage.outcome(submitted).await, "done");
-    assert!(!stage.kinds(run).await.contains(&"restart"));
 }

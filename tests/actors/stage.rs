@@ -8,7 +8,10 @@ use std::{
 };
 
 use herder::{
-    actor::{Services, Settings, Supervisor, supervisor::Submitted},
+    actor::{
+        Services, Settings, Supervisor,
+        supervisor::{AskError, Submitted},
+    },
     clock::{Clock, SystemClock},
     config::policies,
     domain::{
@@ -17,7 +20,7 @@ use herder::{
         id::{RunId, Seq},
         message::{Message, validate},
         policy::Policy,
-        run::Run,
+        run::{Input, Run},
         task::TaskSpec,
         time::Timestamp,
     },
@@ -202,6 +205,14 @@ impl Stage {
             }
         };
         come.await;
+    }
+
+    pub(crate) async fn pause(&self, run: RunId) -> Result<Seq, AskError> {
+        self.supervisor.ask(run, Input::Pause).await
+    }
+
+    pub(crate) async fn unpause(&self, run: RunId) -> Result<Seq, AskError> {
+        self.supervisor.ask(run, Input::Resume).await
     }
 
     /// Waits for the end of a run, and checks what holds for every run that has ended.

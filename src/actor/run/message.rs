@@ -1,15 +1,11 @@
 //! What a run actor is told.
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use crate::{
-    actor::executor::ExecutorMsg,
-    domain::{
-        event::FileChange,
-        id::{CallId, Seq},
-        run::{Input, Refused},
-    },
+    actor::{executor::ExecutorMsg, supervisor::Reply},
+    domain::{event::FileChange, id::CallId, run::Input},
     store::{StoreError, Ticket},
 };
 
@@ -19,7 +15,7 @@ pub enum RunMsg {
     /// From the supervisor, at first: begin, or go on from the log.
     Begin(Input),
     /// From a person or the supervisor; answered once the facts are on disk.
-    Ask(Input, RpcReplyPort<Result<Seq, Refused>>),
+    Ask(Input, Reply),
     /// From work this run started. The sender of a result is told when the log has been handed it.
     Report(Input, Option<oneshot::Sender<()>>),
     /// From a job that holds its locks: may it go ahead? Answered with the ticket of the fact that it does.

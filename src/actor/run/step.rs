@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -13,11 +13,11 @@ use super::{RunActor, RunMsg, RunState, ask};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
-        supervisor::{Ended, RootMsg},
+        supervisor::{Ended, Reply, RootMsg, Unended},
     },
     domain::{
-        event::{Event, Fact, FileChange},
-        id::{CallId, Seq},
+        event::{Event, Fact, FileChange, RunEnd},
+        id::CallId,
         outcome::Outcome,
         run::{Effect, EffectId, Input, Phase, Refused},
     },
@@ -80,24 +80,18 @@ impl RunActor {
         me: &ActorRef<RunMsg>,
         state: &mut RunState,
         input: Input,
-        reply: RpcReplyPort<Result<Seq, Refused>>,
+        reply: Reply,
     ) -> Result<(), StoreError> {
         let taken = self.step(me, state, input)?;
         self.answer(me, state, taken, reply);
         Ok(())
     }
 
-    fn answer(
-        &self,
-        me: &ActorRef<RunMsg>,
-        state: &RunState,
-        taken: Result<Ticket, Refused>,
-        reply: RpcReplyPort<Result<Seq, Refused>>,
-    ) {
+    fn answer(&self, me: &ActorRef<RunMsg>, state: &RunState, taken: Result<Ticket, Refused>, reply: Reply) {
         let ticket = match taken {
             Ok(ticket) => ticket,
             // The asker may have hung up.
-            Err(refused) => return drop(reply.send(Err(refused))),
+            Err(refused) => return drop(reply.send(Err(refused.into()))),
         };
         let (store, seq, me) = (self.services.store.clone(), state.run.seq(), me.clone());
         tokio::spawn(async move {
@@ -116,7 +110,7 @@ impl RunActor {
         me: &ActorRef<RunMsg>,
         state: &mut RunState,
         call: CallId,
-        reply: RpcReplyPort<Result<Seq, Refused>>,
+        reply: Reply,
     ) -> Result<(), StoreError> {
         let work = state.progress.under_way.get(&EffectId::Call(call.clone())).cloned();
         let taken = self.step(me, state, Input::CancelCall(call.clone()))?;
@@ -292,7 +286,7 @@ impl RunActor {
             state.run.evolve(fact);
         }
         self.call_off(state, state.run.waiting_calls().next().is_some());
-        self.announce(me, state, None, ticket);
+        self.announce(me, state, Err(Unended::Stopped), ticket);
         Ok(())
     }
 
@@ -301,7 +295,7 @@ impl RunActor {
             .into_iter()
             .rev()
             .find_map(|fact| if let Event::RunEnd(end) = fact.event { Some(Arc::new(*end)) } else { None });
-        self.announce(me, state, end, ticket);
+        self.announce(me, state, end.ok_or(Unended::Left), ticket);
     }
 
     /// Tells the supervisor, once it is on disk; the actor is done.
@@ -309,7 +303,7 @@ impl RunActor {
         &self,
         me: &ActorRef<RunMsg>,
         state: &RunState,
-        end: Option<Arc<crate::domain::event::RunEnd>>,
+        end: Result<Arc<RunEnd>, Unended>,
         ticket: Ticket,
     ) {
         self.ended.store(true, Ordering::Relaxed);

@@ -5,34 +5,34 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
-use super::revival::{Death, Next};
+use super::{
+    AskError, SubmitError,
+    over::{Ended, Waiters},
+    revival::{Death, Next},
+};
 use crate::{
     actor::executor::ExecutorMsg,
     domain::{
         event::RunEnd,
         gate::{Gates, PauseMode, Scope},
         id::{BatchId, RunId, Seq},
-        outcome::Outcome,
-        run::{Input, Refused, Run},
+        run::{Input, Run},
     },
     store::StoreError,
     tool::workspace::Workspace,
 };
-
-/// A run that is over, for now or for good.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// The run.
-    pub run: RunId,
-    /// How it ended; absent if herder stopped before it had.
-    pub end: Option<Arc<RunEnd>>,
-}
 
 /// What the root of the supervision tree is told.
 #[derive(Debug)]
 pub enum RootMsg {
     /// From a submitter, who has handed the log its first fact: give it a slot when its turn comes.
     Admit(Admitted),
+    /// From the task that waited for that fact to be on disk: the log did not take it.
+    NotRecorded(RunId, StoreError),
+    /// From whoever wants a run that is of record to go on, wherever it is.
+    Resume(RunId, Asker),
+    /// From the task that read the log of a run that is to go on: here is where it stands.
+    Read(RunId, Result<Stands, SubmitError>),
     /// From a run: it has ended, and the log says so.
     Ended(Ended),
     /// From a run: it is parked, and the log says so. It goes on when it is no longer held and there is a slot.
@@ -40,9 +40,7 @@ pub enum RootMsg {
     /// From a run: it ended, but the log did not take it. The run is started again from the log.
     Lost(RunId, Arc<StoreError>),
     /// From a person: say something to a run, or end it. The reply port closes unanswered if there is no such run.
-    Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
-    /// From a person or a batch: end the runs that match.
-    EndAll(Option<BatchId>, Outcome),
+    Ask(RunId, Input, Reply),
     /// From a run: it is to end, by a limit of its own. It is given its time for it.
     Ending(RunId),
     /// From a timer: this run was told to end a while ago.
@@ -65,8 +63,6 @@ pub enum RootMsg {
     Open(Scope, RpcReplyPort<bool>),
     /// From a person: which gates are shut.
     Gates(RpcReplyPort<Gates>),
-    /// From a person: where a run is.
-    Place(RunId, RpcReplyPort<Option<Place>>),
     /// From a person: how much is going on.
     Load(RpcReplyPort<Load>),
 }
@@ -84,24 +80,31 @@ pub struct Load {
     pub by_batch: BTreeMap<Option<BatchId>, usize>,
 }
 
-/// Where a run that has not ended is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// It has a slot.
-    Live,
-    /// It waits for one.
-    Queued,
-    /// It is paused or behind a gate.
-    Held,
-}
-
 /// A run that is to have a slot.
 #[derive(Debug)]
 pub struct Admitted {
     /// The run as its log says.
     pub run: Box<Run>,
-    /// Told when it is over. Dropped if it never starts.
+    /// Told when it is over.
+    pub done: Waiters,
+}
+
+/// Whoever wants a run to go on.
+#[derive(Debug)]
+pub struct Asker {
+    /// Told when it is over.
     pub done: oneshot::Sender<Ended>,
+    /// Told whether it was taken up.
+    pub taken_up: oneshot::Sender<Result<(), SubmitError>>,
+}
+
+/// Where a run that was read from its log stands.
+#[derive(Debug)]
+pub enum Stands {
+    /// It goes on from here.
+    Open(Box<Run>),
+    /// It has ended.
+    Over(Arc<RunEnd>),
 }
 
 /// What a shard, which holds the lives of some of the runs, is told.
@@ -110,7 +113,7 @@ pub(super) enum ShardMsg {
     /// Give this run an actor.
     Start(Box<Run>),
     /// Pass this on to the run; it is answered by the run, or by closing the port.
-    Ask(RunId, Input, RpcReplyPort<Result<Seq, Refused>>),
+    Ask(RunId, Input, Reply),
     /// The run has no actor any more, and the words say why: start it again.
     Lost(RunId, String),
     /// The run has ended and is of no more concern.
@@ -174,4 +177,4 @@ pub(super) enum Stopping {
 }
 
 /// Where an answer to something asked of a run goes.
-pub(super) type Reply = RpcReplyPort<Result<Seq, Refused>>;
+pub type Reply = RpcReplyPort<Result<Seq, AskError>>;

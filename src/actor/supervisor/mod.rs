@@ -11,18 +11,20 @@ use tokio::sync::oneshot;
 use super::{Services, executor};
 use crate::{
     domain::{
-        event::{Envelope, Event, Fact, RunEnd},
+        event::{Event, Fact, RunEnd},
         gate::{Gates, PauseMode, Scope},
-        id::{BatchId, CallId, RunId, Seq},
+        id::{CallId, RunId, Seq},
         outcome::Outcome,
-        run::{Input, Phase, Refused, Run},
+        run::{Input, Refused, Run},
         task::TaskSpec,
         time::Timestamp,
     },
-    store::{StoreError, Ticket},
+    store::StoreError,
 };
 
+mod arrival;
 mod message;
+mod over;
 mod revival;
 mod root;
 mod settle;
@@ -31,8 +33,8 @@ mod slotless;
 #[cfg(test)]
 mod tests;
 
-use message::Reply;
-pub use message::{Admitted, Ended, Load, Place, RootMsg};
+pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands};
+pub use over::{Ended, Unended, Waiters};
 use root::Root;
 
 /// The handle of a running supervision tree.
@@ -47,12 +49,15 @@ pub struct Supervisor {
 pub struct Submitted {
     /// Its name.
     pub run: RunId,
-    /// Told when it is over. Closed if herder stops before it started.
+    /// Told when it is over. Closed if the whole tree is down, which is no more than [`Unended::Stopped`].
     pub done: oneshot::Receiver<Ended>,
 }
 
-/// Why a task was not taken on.
-#[derive(Debug, thiserror::Error)]
+/// Whether the task of a run that was taken on is on disk.
+type Recorded = oneshot::Receiver<Result<(), StoreError>>;
+
+/// Why a task was not taken on, or a run not taken up.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum SubmitError {
     #[error("the task cannot be taken on: {0}")]
     Refused(#[from] Refused),
@@ -67,6 +72,10 @@ pub enum SubmitError {
 pub enum AskError {
     #[error("{0}")]
     Refused(#[from] Refused),
+    /// It waits for a slot or is held, and this is of what goes on in a run that has one.
+    #[error("the run is not at work")]
+    NotLive,
+    /// It has ended, or nobody has taken it up.
     #[error("no such run is live")]
     NoSuchRun,
 }
@@ -86,55 +95,62 @@ impl Supervisor {
         &self.services
     }
 
-    /// Takes a task on as `run`, a name that is new. Returns once the task is on disk.
+    /// Takes a task on as `run`, a name that is new. Returns once the task is on disk; it may go on at the next start only,
+    /// if herder is stopping. Who stops waiting for it does not undo it.
     ///
     /// # Errors
     /// The task is refused, or the log did not take it; then nothing is run.
     pub async fn submit(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<Submitted, SubmitError> {
-        let (state, ticket) = self.record(run, spec)?;
-        self.services.store.durable(ticket).await?;
-        self.admit(state)
+        let (submitted, recorded) = self.take_on(run, spec)?;
+        // Never told only if the process is about to end.
+        recorded.await.unwrap_or(Err(StoreError::Closed))?;
+        Ok(submitted)
     }
 
     /// Takes a task on as [`Self::submit`] does, without waiting for the disk: for a submitter that can ask again. The run
-    /// does nothing that lasts before its task is on disk.
+    /// does nothing that lasts before its task is on disk; if it does not get there, `done` says so.
     ///
     /// # Errors
     /// The task is refused, or the log is closed.
     pub fn submit_soon(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<Submitted, SubmitError> {
-        let (state, _) = self.record(run, spec)?;
-        self.admit(state)
+        self.take_on(run, spec).map(|(submitted, _)| submitted)
     }
 
-    fn record(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<(Run, Ticket), SubmitError> {
+    /// Hands the task to the log and the run to the root. Nothing is awaited in between: what is to be of record is in
+    /// somebody's hands, whatever becomes of the submitter.
+    fn take_on(&self, run: RunId, spec: Arc<TaskSpec>) -> Result<(Submitted, Recorded), SubmitError> {
         let mut state = Run::new(run);
         let facts = state.decide(Input::Submit(spec), self.services.clock.now())?;
         let ticket = self.services.store.append(run, Seq::START, &facts)?;
-        for fact in &facts {
-            state.evolve(fact);
-        }
-        Ok((state, ticket))
+        facts.iter().for_each(|fact| state.evolve(fact));
+        let (tell, done) = oneshot::channel();
+        let admitted = Admitted { run: Box::new(state), done: Waiters::from_iter([tell]) };
+        // Fails only if the tree is down: the run goes on at the next start.
+        let _ = self.root.cast(RootMsg::Admit(admitted));
+        let (root, store) = (self.root.clone(), self.services.store.clone());
+        let (report, recorded) = oneshot::channel();
+        tokio::spawn(async move {
+            let stored = store.durable(ticket).await;
+            if let Err(error) = &stored {
+                let _ = root.cast(RootMsg::NotRecorded(run, error.clone()));
+            }
+            // The submitter may not wait for it.
+            let _ = report.send(stored);
+        });
+        Ok((Submitted { run, done }, recorded))
     }
 
-    /// Takes up a run that is of record. One that has ended is over at once.
+    /// Takes up a run that is of record, or joins whoever did: all are told when it is over. One that has ended is over at
+    /// once.
     ///
     /// # Errors
-    /// There is no such run, the log cannot be read, or herder is stopping.
+    /// There is no such run, the log cannot be read, or herder has stopped.
     pub async fn resume(&self, run: RunId) -> Result<Submitted, SubmitError> {
-        let log = self.services.store.read(run, Seq::START).await?;
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        match state.phase() {
-            Phase::New => Err(Refused::OutOfTurn.into()),
-            Phase::Ended(_) => Ok(over(run, log)),
-            Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => self.admit(state),
-        }
-    }
-
-    fn admit(&self, state: Run) -> Result<Submitted, SubmitError> {
-        let run = state.id();
         let (tell, done) = oneshot::channel();
-        let admitted = Admitted { run: Box::new(state), done: tell };
-        self.root.cast(RootMsg::Admit(admitted)).map_err(|_| SubmitError::Stopping)?;
+        let (answer, taken_up) = oneshot::channel();
+        let asker = Asker { done: tell, taken_up: answer };
+        self.root.cast(RootMsg::Resume(run, asker)).map_err(|_| SubmitError::Stopping)?;
+        taken_up.await.map_err(|_| SubmitError::Stopping)??;
         Ok(Submitted { run, done })
     }
 
@@ -145,7 +161,7 @@ impl Supervisor {
     pub async fn ask(&self, run: RunId, input: Input) -> Result<Seq, AskError> {
         let (tell, answer) = oneshot::channel();
         self.root.cast(RootMsg::Ask(run, input, tell.into())).map_err(|_| AskError::NoSuchRun)?;
-        Ok(answer.await.map_err(|_| AskError::NoSuchRun)??)
+        answer.await.map_err(|_| AskError::NoSuchRun)?
     }
 
     /// Ends a run as cancelled.
@@ -156,28 +172,11 @@ impl Supervisor {
         self.ask(run, Input::End(Outcome::Cancelled)).await
     }
 
-    /// Has a run held before its next request; returns once that is on disk. The turn under way ends as it would, then the
-    /// run gives its slot up.
-    ///
-    /// # Errors
-    /// There is no such run, it is ending, or it is paused already.
-    pub async fn pause(&self, run: RunId) -> Result<Seq, AskError> {
-        self.ask(run, Input::Pause).await
-    }
-
-    /// Has a paused run go on as soon as there is a slot and no gate is shut; returns once that is on disk.
-    ///
-    /// # Errors
-    /// There is no such run, it is ending, or it is not paused.
-    pub async fn unpause(&self, run: RunId) -> Result<Seq, AskError> {
-        self.ask(run, Input::Resume).await
-    }
-
     /// Ends one call of a live run, which goes on. Returns once it is of record that a call that waited will not start;
     /// one that runs is told to stop, and its result says so.
     ///
     /// # Errors
-    /// There is no such live run, or no such call of it is open.
+    /// There is no such run, it has no slot, or no such call of it is open.
     pub async fn cancel_call(&self, run: RunId, call: CallId) -> Result<(), AskError> {
         self.ask(run, Input::CancelCall(call)).await.map(drop)
     }
@@ -196,17 +195,6 @@ impl Supervisor {
     /// What is held as a whole.
     pub async fn gates(&self) -> Gates {
         self.query(RootMsg::Gates).await
-    }
-
-    /// Where a run is; nowhere, if it has ended or was not taken up.
-    pub async fn place(&self, run: RunId) -> Option<Place> {
-        self.query(|reply| RootMsg::Place(run, reply)).await
-    }
-
-    /// Ends all runs, or those of one batch, as cancelled.
-    pub fn cancel_all(&self, batch: Option<BatchId>) {
-        // Fails only if the tree is down, and the runs with it.
-        let _ = self.root.cast(RootMsg::EndAll(batch, Outcome::Cancelled));
     }
 
     /// How much is going on; nothing, once the tree is down.
@@ -246,16 +234,6 @@ impl Supervisor {
     }
 }
 
-/// A run that has ended, as if it just had.
-fn over(run: RunId, mut log: Vec<Envelope>) -> Submitted {
-    let last = log.pop().map(|envelope| envelope.fact.event);
-    let end = last.and_then(|event| if let Event::RunEnd(end) = event { Some(Arc::new(*end)) } else { None });
-    let (tell, done) = oneshot::channel();
-    // The receiver is right here.
-    let _ = tell.send(Ended { run, end });
-    Submitted { run, done }
-}
-
 /// Has a run that has no actor end by these inputs, and tells the root and whoever asked once that is on disk.
 fn end_without_actor(
     services: &Arc<Services>,
@@ -268,7 +246,10 @@ fn end_without_actor(
     tokio::spawn(async move {
         // Whatever goes wrong, the run's slot is given back.
         let ended = AssertUnwindSafe(record_end(&services, run, inputs)).catch_unwind().await;
-        let (end, seq) = ended.ok().flatten().unzip();
+        let (end, seq) = match ended.unwrap_or(Err(Unended::Left)) {
+            Ok((end, seq)) => (Ok(end), Some(seq)),
+            Err(unended) => (Err(unended), None),
+        };
         if let (Some(seq), Some(reply)) = (seq, reply) {
             // The asker may have hung up.
             let _ = reply.send(Ok(seq));
@@ -277,7 +258,11 @@ fn end_without_actor(
     });
 }
 
-async fn record_end(services: &Services, mut run: Run, inputs: Vec<Input>) -> Option<(Arc<RunEnd>, Seq)> {
+async fn record_end(
+    services: &Services,
+    mut run: Run,
+    inputs: Vec<Input>,
+) -> Result<(Arc<RunEnd>, Seq), Unended> {
     let head = run.seq();
     let mut facts = Vec::new();
     for input in inputs {
@@ -290,9 +275,14 @@ async fn record_end(services: &Services, mut run: Run, inputs: Vec<Input>) -> Op
     };
     if let Err(error) = stored {
         tracing::error!(run.id = %run.id(), %error, "the end of a run could not be stored");
-        return None;
+        let log = services.store.read(run.id(), Seq::START).await;
+        let is_recorded = log.map_or(true, |log| !log.is_empty());
+        return Err(if is_recorded { Unended::Left } else { Unended::NotRecorded(error) });
     }
-    if let Event::RunEnd(end) = facts.pop()?.event { Some((Arc::new(*end), run.seq())) } else { None }
+    match facts.pop().map(|fact| fact.event) {
+        Some(Event::RunEnd(end)) => Ok((Arc::new(*end), run.seq())),
+        Some(_) | None => Err(Unended::Left),
+    }
 }
 
 /// Folds in what an input gives rise to, and returns it; nothing, if the run refuses.

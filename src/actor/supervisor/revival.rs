@@ -49,24 +49,31 @@ pub(super) enum Next {
     GiveUp { breakage: Breakage, error: String },
     /// It has ended; nobody said so.
     Over(Arc<RunEnd>),
+    /// Its log cannot be read: nothing can be done for it now, and whoever takes it up next goes on from its log.
+    Leave,
+    /// Its log has nothing of it, not even its task. The root hears that from where the task was submitted.
+    Nothing,
 }
 
-/// Reads the run's log and waits as long as is due; nothing, if the log cannot be read.
-pub(super) async fn next(services: &Services, run: RunId, case: Case) -> Option<(Run, Next)> {
+/// Reads the run's log and waits as long as is due.
+pub(super) async fn next(services: &Services, run: RunId, case: Case) -> (Run, Next) {
     let log = match services.store.read(run, Seq::START).await {
         Ok(log) => log,
         Err(error) => {
             tracing::error!(run.id = %run, %error, "log of a dead run could not be read");
-            return None;
+            return (Run::new(run), Next::Leave);
         }
     };
     let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
     if let Some(Event::RunEnd(end)) = log.into_iter().next_back().map(|envelope| envelope.fact.event) {
-        return Some((state, Next::Over(Arc::new(*end))));
+        return (state, Next::Over(Arc::new(*end)));
+    }
+    if state.spec().is_none() {
+        return (state, Next::Nothing);
     }
     let (next, delay) = decide(services, &state, case);
     tokio::time::sleep(delay).await;
-    Some((state, next))
+    (state, next)
 }
 
 fn decide(services: &Services, run: &Run, case: Case) -> (Next, Duration) {

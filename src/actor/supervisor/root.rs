@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{
     Jobs,
-    message::{Admitted, Ended, Reply, RootMsg, ShardMsg, Stopping},
+    message::{Admitted, Asker, Reply, RootMsg, ShardMsg, Stopping},
+    over::{Ended, Waiters},
     shard::Shard,
     spawn_executor,
 };
@@ -42,6 +43,8 @@ pub(super) struct Tree {
     /// Runs that are kept from getting one.
     pub(super) held: HashMap<RunId, Admitted>,
     pub(super) live: HashMap<RunId, LiveRun>,
+    /// Runs whose logs are read since they are to go on, and who wants that.
+    pub(super) arriving: HashMap<RunId, Vec<Asker>>,
     pub(super) gates: Gates,
     max_live: usize,
     pub(super) stopping: Stopping,
@@ -54,7 +57,7 @@ pub(super) struct LiveRun {
     pub(super) spec: Option<Arc<TaskSpec>>,
     /// Where its log stood when it got the slot.
     pub(super) head: Seq,
-    pub(super) done: oneshot::Sender<Ended>,
+    pub(super) done: Waiters,
     /// It was told to end as this.
     pub(super) wish: Option<Outcome>,
     /// It was told to send no further request.
@@ -62,7 +65,7 @@ pub(super) struct LiveRun {
 }
 
 impl LiveRun {
-    pub(super) fn new(run: &Run, done: oneshot::Sender<Ended>, wish: Option<Outcome>) -> Self {
+    pub(super) fn new(run: &Run, done: Waiters, wish: Option<Outcome>) -> Self {
         Self { spec: run.spec().cloned(), head: run.seq(), done, wish, held: false }
     }
 
@@ -90,6 +93,7 @@ impl Actor for Root {
             queue: Admission::default(),
             held: HashMap::new(),
             live: HashMap::new(),
+            arriving: HashMap::new(),
             gates: Gates::default(),
             max_live: self.services.settings.max_live_runs,
             stopping: Stopping::No,
@@ -104,15 +108,20 @@ impl Actor for Root {
         tree: &mut Tree,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RootMsg::Admit(admitted) => tree.enqueue(admitted),
+            RootMsg::Admit(admitted) => tree.admit(admitted),
+            RootMsg::NotRecorded(run, error) => tree.not_recorded(run, error),
+            RootMsg::Resume(run, asker) => self.resume(&me, tree, run, asker),
+            RootMsg::Read(run, stands) => tree.arrived(run, stands),
             RootMsg::Ended(ended) => {
                 self.services.toolbox.forget(ended.run);
                 tree.ended(ended);
             }
             RootMsg::Parked(run) => tree.parked(run),
-            RootMsg::Lost(run, error) => tree.to_shard(run, ShardMsg::Lost(run, error.to_string())),
+            RootMsg::Lost(run, error) if tree.live.contains_key(&run) => {
+                tree.to_shard(run, ShardMsg::Lost(run, error.to_string()))
+            }
+            RootMsg::Lost(..) => {}
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
-            RootMsg::EndAll(batch, outcome) => self.end_all(&me, tree, batch, outcome),
             RootMsg::Ending(run) => later(&me, self.services.settings.stuck, RootMsg::CheckStuck(run)),
             RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
                 tree.to_shard(run, ShardMsg::Kill(run))
@@ -122,13 +131,12 @@ impl Actor for Root {
             RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => self.interrupt(&me, tree),
-            RootMsg::LeaveBehind => tree.live.clear(),
+            RootMsg::LeaveBehind => tree.live.drain().for_each(|(run, live)| live.done.stop(run)),
             RootMsg::ExecutorGone => self.replace_executor(&me, tree).await?,
             // Whoever asked may have gone; so with the others.
             RootMsg::Shut(scope, mode, reply) => drop(reply.send(tree.shut(scope, mode))),
             RootMsg::Open(scope, reply) => drop(reply.send(tree.open(&scope))),
             RootMsg::Gates(reply) => drop(reply.send(tree.gates.clone())),
-            RootMsg::Place(run, reply) => drop(reply.send(tree.place(run))),
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
         }
         tree.fill_slots();
@@ -225,14 +233,14 @@ impl Root {
 impl Tree {
     pub(super) fn enqueue(&mut self, admitted: Admitted) {
         if self.stopping != Stopping::No {
-            // Its submitter sees the port close: it starts when herder does.
-            return;
+            // It starts when herder does.
+            return admitted.done.stop(admitted.run.id());
         }
         if self.gates.keep(&admitted.run) {
             return self.keep(admitted);
         }
         let priority = admitted.run.spec().map_or(0, |spec| spec.priority);
-        self.queue.push(priority, batch_of(&admitted.run), admitted);
+        self.queue.push(priority, batch_of(&admitted.run), admitted.run.id(), admitted);
     }
 
     fn fill_slots(&mut self) {
@@ -240,10 +248,6 @@ impl Tree {
             && let Some(Admitted { run, done }) = self.queue.pop()
         {
             let id = run.id();
-            if self.live.contains_key(&id) {
-                // Taken up twice: one actor a run. The port of this one closes.
-                continue;
-            }
             self.live.insert(id, LiveRun::new(&run, done, None));
             self.to_shard(id, ShardMsg::Start(run));
         }
@@ -255,15 +259,16 @@ impl Tree {
     fn ended(&mut self, ended: Ended) {
         self.to_shard(ended.run, ShardMsg::Forget(ended.run));
         if let Some(run) = self.live.remove(&ended.run) {
-            // Nobody may be waiting for it.
-            let _ = run.done.send(ended);
+            run.done.tell(&ended);
         }
     }
 
     /// Starts nothing any more; what is live goes on.
     fn close(&mut self) {
-        self.queue = Admission::default();
-        self.held.clear();
+        let queued = std::iter::from_fn(|| self.queue.pop());
+        for Admitted { run, done } in queued.chain(self.held.drain().map(|(_, held)| held)) {
+            done.stop(run.id());
+        }
         if self.stopping == Stopping::No {
             self.stopping = Stopping::Closed;
         }
@@ -308,7 +313,7 @@ impl Tree {
     }
 }
 
-pub(super) fn batch_of(run: &Run) -> Option<BatchId> {
+fn batch_of(run: &Run) -> Option<BatchId> {
     run.spec().and_then(|spec| spec.batch)
 }
 

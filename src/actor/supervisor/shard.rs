@@ -14,7 +14,8 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     end_without_actor,
-    message::{Ended, Opened, Reply, Revived, RootMsg, ShardMsg, Stopping},
+    message::{Opened, Reply, Revived, RootMsg, ShardMsg, Stopping},
+    over::{Ended, Unended},
     revival::{self, Case, Death, Next},
 };
 use crate::{
@@ -103,7 +104,7 @@ impl Actor for Shard {
                 lives.runs.entry(run).or_default();
                 self.revive(&me, lives, run, Death { exit: Exit::Failed, error: Some(why) });
             }
-            ShardMsg::Forget(run) => drop(lives.runs.remove(&run)),
+            ShardMsg::Forget(run) => lives.forget(run),
             ShardMsg::Parked(run) => self.parked(lives, run),
             ShardMsg::Hold(run) => lives.hold(run, true, RunMsg::Hold),
             ShardMsg::GoOn(run) => lives.hold(run, false, RunMsg::GoOn),
@@ -153,8 +154,8 @@ impl Shard {
         let id = run.id();
         let Some(life) = lives.runs.get_mut(&id) else { return };
         let Some(spec) = run.spec().cloned() else {
-            // Not even its task is of record.
-            return self.leave(id, life);
+            // No log begins like that.
+            return self.leave(id, life, Unended::Left);
         };
         let Some(model) = self.services.models.get(&spec.model) else {
             let error = format!("model {:?} is not to be had", spec.model);
@@ -239,8 +240,10 @@ impl Shard {
             }
             Next::Over(end) => {
                 life.ended.store(true, Ordering::Relaxed);
-                let _ = self.root.cast(RootMsg::Ended(Ended { run: run.id(), end: Some(end) }));
+                let _ = self.root.cast(RootMsg::Ended(Ended { run: run.id(), end: Ok(end) }));
             }
+            Next::Leave => self.leave(run.id(), life, Unended::Left),
+            Next::Nothing => {}
         }
     }
 
@@ -297,7 +300,7 @@ impl Shard {
         // Its calls that wait are no longer wanted; it queues them anew.
         let _ = lives.executor.cast(ExecutorMsg::Withdraw(run));
         if lives.stopping != Stopping::No && life.wish.is_none() {
-            return self.leave(run, life);
+            return self.leave(run, life, Unended::Stopped);
         }
         metrics::counter!(metric::RUN_RESTARTS).increment(1);
         // One that has announced its end may still be stopping.
@@ -318,14 +321,10 @@ impl Shard {
             head: life.head,
             untraced: life.untraced.clone(),
         };
-        let (services, root, me) = (self.services.clone(), self.root.clone(), me.clone());
+        let (services, me) = (self.services.clone(), me.clone());
         tokio::spawn(async move {
             let read = AssertUnwindSafe(revival::next(&services, run, case)).catch_unwind().await;
-            let Ok(Some((run, next))) = read else {
-                // Nothing can be done for it now; its log is as it was, and the next start goes on from it.
-                let _ = root.cast(RootMsg::Ended(Ended { run, end: None }));
-                return;
-            };
+            let (run, next) = read.unwrap_or_else(|_| (Run::new(run), Next::Leave));
             let _ = me.cast(ShardMsg::Revived(Box::new(Revived { run, life: number, next })));
         });
     }
@@ -340,27 +339,34 @@ impl Shard {
         match &life.actor {
             Some(actor) => actor.kill(),
             // Not even its log is to be had.
-            None => self.leave(run, life),
+            None => self.leave(run, life, Unended::Left),
         }
     }
 
-    /// Leaves a run that has no actor to the next start of herder.
-    fn leave(&self, run: RunId, life: &mut Life) {
+    /// Leaves a run that has no actor to whoever takes it up next.
+    fn leave(&self, run: RunId, life: &mut Life, why: Unended) {
         life.number += 1;
         life.ended.store(true, Ordering::Relaxed);
-        let _ = self.root.cast(RootMsg::Ended(Ended { run, end: None }));
+        let _ = self.root.cast(RootMsg::Ended(Ended { run, end: Err(why) }));
     }
 
     /// Runs that wait to be started again are not, once herder is to stop. One that is to end does so.
     fn leave_the_dead(&self, lives: &mut Lives) {
         let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none() && life.wish.is_none());
         for (run, life) in dead.filter(|(_, life)| !life.ended.load(Ordering::Relaxed)) {
-            self.leave(*run, life);
+            self.leave(*run, life, Unended::Stopped);
         }
     }
 }
 
 impl Lives {
+    fn forget(&mut self, run: RunId) {
+        if let Some(actor) = self.runs.remove(&run).and_then(|life| life.actor) {
+            // It has stopped already, unless its task turned out not to be of record.
+            actor.stop(None);
+        }
+    }
+
     fn hold(&mut self, run: RunId, held: bool, message: RunMsg) {
         let Some(life) = self.runs.get_mut(&run) else { return };
         life.held = held;

@@ -6,19 +6,19 @@
 use std::{collections::BTreeMap, mem};
 
 use ractor::ActorRef;
-use tokio::sync::oneshot;
 
 use super::{
-    end_without_actor,
-    message::{Admitted, Ended, Load, Place, Reply, RootMsg, ShardMsg},
-    root::{LiveRun, Root, Tree, batch_of, later, nobody},
+    AskError, end_without_actor,
+    message::{Admitted, Load, Reply, RootMsg, ShardMsg},
+    over::Waiters,
+    root::{LiveRun, Root, Tree, later},
 };
 use crate::domain::{
     event::RestartCause,
     gate::{PauseMode, Scope},
-    id::{BatchId, RunId},
+    id::RunId,
     outcome::Outcome,
-    run::{Input, Refused, Run},
+    run::{Input, Run},
 };
 
 impl Root {
@@ -47,7 +47,7 @@ impl Root {
         let Some(slotless) = tree.slotless(run) else { return };
         if matches!(input, Input::CancelCall(_)) {
             // The asker may have hung up.
-            return drop(reply.send(Err(Refused::UnknownCall)));
+            return drop(reply.send(Err(AskError::NotLive)));
         }
         let was_paused = slotless.run.is_paused();
         self.tell_slotless(&mut slotless.run, input, reply);
@@ -64,7 +64,7 @@ impl Root {
         let facts = match run.decide(input, self.services.clock.now()) {
             Ok(facts) => facts,
             // Whoever asked may have gone.
-            Err(refused) => return drop(reply.send(Err(refused))),
+            Err(refused) => return drop(reply.send(Err(refused.into()))),
         };
         let Ok(ticket) = store.append(run.id(), run.seq(), &facts) else { return };
         facts.iter().for_each(|fact| run.evolve(fact));
@@ -77,33 +77,13 @@ impl Root {
         });
     }
 
-    pub(super) fn end_all(
-        &self,
-        me: &ActorRef<RootMsg>,
-        tree: &mut Tree,
-        batch: Option<BatchId>,
-        outcome: Outcome,
-    ) {
-        let of_batch = |one: Option<BatchId>| batch.is_none() || one == batch;
-        let queued = tree.queue.remove(|queued| of_batch(batch_of(&queued.run)));
-        let held = tree.held.extract_if(|_, held| of_batch(batch_of(&held.run))).map(|(_, held)| held);
-        for Admitted { run, done } in queued.into_iter().chain(held.collect::<Vec<_>>()) {
-            self.end_slotless(me, tree, *run, done, outcome, None);
-        }
-        let live: Vec<RunId> =
-            tree.live.iter().filter(|(_, live)| of_batch(live.batch())).map(|(run, _)| *run).collect();
-        for run in live {
-            self.ask(me, tree, run, Input::End(outcome), nobody());
-        }
-    }
-
     /// A run that has no slot ends without an actor; until the log says so it counts as live.
     fn end_slotless(
         &self,
         me: &ActorRef<RootMsg>,
         tree: &mut Tree,
         run: Run,
-        done: oneshot::Sender<Ended>,
+        done: Waiters,
         outcome: Outcome,
         reply: Option<Reply>,
     ) {
@@ -132,11 +112,7 @@ impl Tree {
 
     /// Holds a run that has no slot.
     pub(super) fn keep(&mut self, admitted: Admitted) {
-        let id = admitted.run.id();
-        // Taken up twice: the port of this one closes.
-        if !self.live.contains_key(&id) {
-            self.held.entry(id).or_insert(admitted);
-        }
+        self.held.insert(admitted.run.id(), admitted);
     }
 
     pub(super) fn shut(&mut self, scope: Scope, mode: PauseMode) -> bool {
@@ -158,7 +134,7 @@ impl Tree {
     /// Has every run be where the gates, as they are now, want it.
     fn heed_gates(&mut self) {
         let gates = &self.gates;
-        let kept = self.queue.remove(|queued| gates.keep(&queued.run));
+        let kept = self.queue.remove_if(|queued| gates.keep(&queued.run));
         let mut free: Vec<Admitted> =
             self.held.extract_if(|_, held| !gates.keep(&held.run)).map(|(_, held)| held).collect();
         let mut turned = Vec::new();
@@ -175,23 +151,12 @@ impl Tree {
         turned.into_iter().for_each(|(run, message)| self.to_shard(run, message));
     }
 
-    fn slotless(&mut self, run: RunId) -> Option<&mut Admitted> {
-        let Self { held, queue, .. } = self;
-        held.get_mut(&run).or_else(|| queue.find(|queued| queued.run.id() == run))
+    pub(super) fn slotless(&mut self, run: RunId) -> Option<&mut Admitted> {
+        self.held.get_mut(&run).or_else(|| self.queue.get_mut(run))
     }
 
-    fn take_slotless(&mut self, run: RunId) -> Option<Admitted> {
-        self.held.remove(&run).or_else(|| self.queue.remove(|queued| queued.run.id() == run).pop())
-    }
-
-    pub(super) fn place(&mut self, run: RunId) -> Option<Place> {
-        if self.live.contains_key(&run) {
-            Some(Place::Live)
-        } else if self.held.contains_key(&run) {
-            Some(Place::Held)
-        } else {
-            self.queue.find(|queued| queued.run.id() == run).map(|_| Place::Queued)
-        }
+    pub(super) fn take_slotless(&mut self, run: RunId) -> Option<Admitted> {
+        self.held.remove(&run).or_else(|| self.queue.remove(run))
     }
 
     pub(super) fn load(&self) -> Load {

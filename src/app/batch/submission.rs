@@ -128,7 +128,7 @@ impl OnItsWay {
                         done.await
                     }
                 };
-                ended.ok().and_then(|ended| ended.end).map_or(HowOver::Stopped, HowOver::Ended)
+                ended.ok().and_then(|ended| ended.end.ok()).map_or(HowOver::Stopped, HowOver::Ended)
             }
             Err(SubmitError::Store(error @ StoreError::Closed)) => return Err(error),
             Err(SubmitError::Store(error @ StoreError::Unavailable(_))) if is_new => return Err(error),

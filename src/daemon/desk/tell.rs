@@ -93,7 +93,9 @@ impl Desk {
             let unknown =
                 || ApiError::new(Code::UnknownCall, format!("run {} has no open call {call:?}", record.run));
             match error {
-                AskError::Refused(Refused::UnknownCall) | AskError::NoSuchRun => unknown(),
+                AskError::Refused(Refused::UnknownCall) | AskError::NotLive | AskError::NoSuchRun => {
+                    unknown()
+                }
                 AskError::Refused(refused) => Untold::Refused(refused).into(),
             }
         })?;
@@ -188,6 +190,7 @@ impl From<AskError> for Untold {
         match error {
             AskError::Refused(refused) => Self::Refused(refused),
             AskError::NoSuchRun => Self::Refused(Refused::Ended),
+            AskError::NotLive => Self::Refused(Refused::UnknownCall),
         }
     }
 }
