@@ -63,7 +63,9 @@ pub(super) fn help() -> String {
             commands.push_str(&format!("  {name:width$}  {}\n", super::short(about)));
         }
     }
-    format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\n{{options}}{{after-help}}")
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nOptions:\n{{options}}{{after-help}}"
+    )
 }
 
 /// Every command, in the order of the help.

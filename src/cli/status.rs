@@ -122,7 +122,7 @@ pub(crate) async fn stop(args: StopArgs, context: Context) -> anyhow::Result<Exi
     if args.json {
         let _open = out.json(&changed)?;
     } else if args.wait {
-        say("stopping: runs end their turn");
+        say(if args.now { "stopping" } else { "stopping: runs end their turn" });
     } else {
         let _open = out.line("stopping")?;
     }

@@ -154,11 +154,20 @@ pub(super) async fn run(client: &Client, detail: &RunDetail) -> Result<RunView, 
 
 async fn batch(client: &Client, mut view: BatchView) -> Result<BatchView, ClientError> {
     let route = Route::to(["v1", "batches", &view.id]);
-    while matches!(view.state, BatchState::Open | BatchState::Paused) {
+    while goes_on(&view) {
         tokio::time::sleep(INTERVAL).await;
         view = patiently(WINDOW, || client.get(&route)).await?;
     }
     Ok(view)
+}
+
+/// Whether runs of it are open, as those of a batch that is being cancelled, or will be.
+fn goes_on(view: &BatchView) -> bool {
+    match view.state {
+        BatchState::Open | BatchState::Paused => true,
+        BatchState::Ended | BatchState::Halted | BatchState::Cancelled => view.open > 0,
+        BatchState::Broken => false,
+    }
 }
 
 impl Ended {

@@ -143,6 +143,7 @@ impl Desk {
             None => None,
         };
         if let Some(outcome) = &query.outcome
+            && !Outcome::NAMES.contains(&outcome.as_str())
             && RetryFailed::named(outcome).is_none()
         {
             let known = Outcome::NAMES.join(", ");
