@@ -212,10 +212,8 @@ impl Cli {
 
     fn dispatch(self) -> anyhow::Result<Exit> {
         // Before there are threads: it changes the environment.
-        let inherited = match self.command {
-            Command::Serve(_) => systemd::inherited()?,
-            _ => Inherited::default(),
-        };
+        let serves = matches!(self.command, Command::Serve(_));
+        let inherited = if serves { systemd::inherited()? } else { Inherited::default() };
         if matches!(&self.command, Command::Serve(args) if args.detached) {
             // Fails only for the leader of a group, which a started process is not.
             let _ = rustix::process::setsid();

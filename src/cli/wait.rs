@@ -83,13 +83,13 @@ pub(crate) async fn main(args: WaitArgs, context: Context) -> anyhow::Result<Exi
 /// What is waited for.
 enum Awaited {
     Run(Box<RunDetail>),
-    Batch(BatchView),
+    Batch(Box<BatchView>),
 }
 
 /// What has ended.
 enum Ended {
     Run(Box<RunView>),
-    Batch(BatchView),
+    Batch(Box<BatchView>),
 }
 
 async fn find(client: &Client, name: &str) -> anyhow::Result<Awaited> {
@@ -101,7 +101,7 @@ async fn find(client: &Client, name: &str) -> anyhow::Result<Awaited> {
         Err(error) if error.code() == Some(Code::UnknownBatch) => {
             Err(UsageError(format!("no run, task or batch is called {name:?}")).into())
         }
-        found => Ok(Awaited::Batch(found?)),
+        found => Ok(Awaited::Batch(Box::new(found?))),
     }
 }
 
@@ -111,7 +111,7 @@ async fn all(client: &Client, awaited: Vec<Awaited>, any: bool, json: bool) -> a
         .map(|one| async move {
             match one {
                 Awaited::Run(detail) => run(client, &detail).await.map(|run| Ended::Run(Box::new(run))),
-                Awaited::Batch(view) => batch(client, view).await.map(Ended::Batch),
+                Awaited::Batch(view) => batch(client, *view).await.map(|view| Ended::Batch(Box::new(view))),
             }
         })
         .collect();

@@ -1,16 +1,11 @@
-//! The daemon itself as its users have it: started, looked at, stopped and started again; and what a command does where
-//! there is none.
+//! The daemon itself as its users have it: started, looked at, stopped and started again.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    os::unix::{fs::DirBuilderExt, net::UnixListener},
-};
+use std::fs;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Place, Started, says, until};
+use crate::support::{Place, Started, says, until};
 
 /// A daemon in a place of its own.
 pub(crate) struct Daemon {
@@ -86,17 +81,6 @@ fn a_daemon_is_looked_at_stopped_and_started_again_at_once() {
 }
 
 #[test]
-fn where_no_daemon_is_a_command_says_how_to_start_one() {
-    let place = Place::new();
-    for args in [&["status"][..], &["submit", "x"], &["steer", "a", "b"], &["cancel", "--all"], &["stop"]] {
-        let ended = place.herder(args).expect(5);
-        assert!(ended.err.contains("`herder serve --detach` starts one"), "{args:?}: {}", ended.err);
-    }
-    let ended = place.herder(&["status", "--state", "x"]).expect(2);
-    assert!(ended.err.contains("this asks the daemon, which has a state folder of its own"), "{}", ended.err);
-}
-
-#[test]
 fn a_run_in_the_daemons_folder_is_refused_with_what_would_do_it() {
     let place = Place::new();
     let _daemon = Daemon::start(&place);
@@ -105,19 +89,4 @@ fn a_run_in_the_daemons_folder_is_refused_with_what_would_do_it() {
     assert!(ended.err.contains("`herder submit --follow` has it run the task"), "{}", ended.err);
     place.tasks("in.jsonl", &[says("a", "x")]);
     place.herder(&["batch", "in.jsonl", "-o", "out.jsonl"]).expect(0);
-}
-
-#[test]
-fn a_daemon_of_another_version_ends_a_command_by_a_code_of_its_own() {
-    let place = Place::new();
-    fs::DirBuilder::new().mode(0o700).create(place.path("herder")).unwrap();
-    let listener = UnixListener::bind(place.path("herder/herder.sock")).unwrap();
-    let answering = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let _ = client.read(&mut [0; 4096]).unwrap();
-        client.write_all(b"HTTP/1.1 200 OK\r\nherder-api: 99\r\ncontent-length: 2\r\n\r\n{}").unwrap();
-    });
-    let ended: Ended = place.herder(&["status"]).expect(6);
-    assert!(ended.err.contains("99"), "{}", ended.err);
-    answering.join().unwrap();
 }

@@ -26,8 +26,8 @@ use crate::{
         input::InputTask,
     },
     daemon::{
-        client::{Client, Route},
-        wire::Submitted,
+        client::{Client, ClientError, Route},
+        wire::{Code, Submitted},
     },
     domain::batch::RetryFailed,
 };
@@ -160,7 +160,17 @@ async fn submit(
         });
         reqwest::Body::wrap_stream(stream::iter(lines))
     };
-    Ok(asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await?)
+    let submitted = asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await;
+    submitted.map_err(|error| match (error, out) {
+        // The daemon knows the batch by its key, a person by where its results go.
+        (ClientError::Refused(mut refusal), Some(out))
+            if matches!(refusal.code, Code::Misfit | Code::Busy) =>
+        {
+            refusal.message = format!("{}: {}", out.display(), refusal.message);
+            ClientError::Refused(refusal).into()
+        }
+        (error, _) => error.into(),
+    })
 }
 
 fn again(retry: RetryFailed) -> Option<&'static str> {

@@ -210,10 +210,9 @@ async fn what_is_chosen_is_sent_complete_and_with_the_same_key_each_time() {
     let args = Line::try_parse_from(line).expect("read").batch;
     let tasks = with_flags(&args.task, |rules| tasks(&args, rules)).expect("tasks");
     let chosen = chosen(&args, &tasks).expect("chosen");
+    let input = Arc::new((tasks, chosen));
     for _ in 0..2 {
-        submit(&fake.client(), &args, Some(&out), &std::sync::Arc::new((tasks, chosen)))
-            .await
-            .expect("submitted");
+        submit(&fake.client(), &args, Some(&out), &input).await.expect("submitted");
         std::fs::write(&out, "").expect("written");
     }
     let asked = asked.lock().expect("unpoisoned");
