@@ -251,6 +251,7 @@ mod tests {
                 "model_retry",
                 r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
             ),
+            ("limits_set", r#"{"max_turns": 80}"#),
             ("cancel_requested", r#"{"outcome": "budget", "detail": "wall_time"}"#),
             ("paused", "{}"),
             ("resumed", "{}"),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn batch_view(state: &str, ended: Value) -> Value {
-        json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 2, "waiting": 0, "open": 0,
+        json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 2, "waiting": 0, "open": 0, "running": 0,
             "ended": ended, "usage": usage()})
     }
 

@@ -66,7 +66,7 @@ impl Shown {
     }
 
     pub(super) fn view(&mut self, batch: &BatchView) {
-        self.progress.set_running(usize::try_from(batch.open).unwrap_or(usize::MAX));
+        self.progress.set_running(usize::try_from(batch.running).unwrap_or(usize::MAX));
         self.progress.set_used(Usage {
             input: batch.usage.input,
             output: batch.usage.output,

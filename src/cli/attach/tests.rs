@@ -35,7 +35,7 @@ fn result(id: &str, outcome: &str) -> String {
 }
 
 fn view(state: &str) -> Value {
-    json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 3, "waiting": 0, "open": 0,
+    json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 3, "waiting": 0, "open": 0, "running": 0,
         "ended": {}, "concurrency": null, "cost_usd": null, "error": null,
         "usage": {"input": 1, "output": 1, "cached": 0, "estimated": false}})
 }
