@@ -191,7 +191,7 @@ impl Entry {
                 let (tone, what) = describe(event);
                 // What follows whole is not quoted before it.
                 let what = if text.is_empty() { what } else { what.replacen(&quote(text), "", 1) };
-                let what = what.trim_end_matches(": ").to_owned();
+                let what = what.trim_start().trim_end_matches(": ").to_owned();
                 (tone, what, text)
             }
             Err(data) => (Tone::Dim, keep_start(data), ""),
