@@ -84,6 +84,11 @@ pub(super) async fn source(context: &Context) -> anyhow::Result<Source> {
     }
 }
 
+/// How the daemon stands, if there is one.
+pub(super) async fn daemon(context: &Context) -> Option<Box<Status>> {
+    client_at(context).ok()?.get(&Route::to(["v1", "status"])).await.ok()
+}
+
 /// Where the daemon's socket is, as it was named or as is customary.
 pub(super) fn place(named: Option<&Path>) -> Result<SocketPath, SocketError> {
     socket::locate(named, &Surroundings::of_this_process())

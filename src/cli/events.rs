@@ -8,13 +8,14 @@ use super::{
     Context, Exit,
     asking::{Source, source},
     folder, paint,
-    render::{EventJson, Paint, line, one_line, read_event},
+    render::{Paint, line, one_line, read_event},
     stdout::Output,
 };
 use crate::{
     app::state::State,
     daemon::{
         client::{self, Client, Route},
+        hub::EventJson,
         wire::RunDetail,
     },
     domain::{

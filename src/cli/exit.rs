@@ -94,6 +94,9 @@ impl Exit {
                 | ServeError::System(_) => Self::NotDone,
             };
         }
+        if error.is::<MisfitError>() {
+            return Self::Misfit;
+        }
         if let Some(state) = error.downcast_ref::<StateError>() {
             return Self::of_state(state);
         }
@@ -152,6 +155,11 @@ impl From<Exit> for ExitCode {
         Self::from(exit.code())
     }
 }
+
+/// What is asked for does not fit what is of record.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MisfitError(pub String);
 
 /// A mistake of the command line that only the command itself can see.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use crate::{
         conversation::chat_completions,
         state::{FindError, find},
     },
-    clock::{Clock, SystemClock},
+    clock::{Clock, SystemClock, rfc3339},
     daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens},
     domain::{
         id::{BatchId, Seq},
@@ -19,11 +19,7 @@ use crate::{
     store::{EventStore, RunFilter, RunRecord, StoreError},
 };
 
-use super::{
-    UsageError,
-    args::FilterArgs,
-    render::{one_line, rfc3339},
-};
+use super::{UsageError, args::FilterArgs, render::one_line};
 
 /// Characters of a text of which only the beginning is shown.
 const BEGINNING: usize = 120;

@@ -24,6 +24,7 @@ mod asking;
 mod attach;
 pub mod batch;
 pub mod bulk;
+mod commands;
 pub mod completions;
 pub mod config_command;
 pub mod demo;
@@ -32,6 +33,7 @@ pub mod exit;
 #[cfg(test)]
 mod fake;
 mod folder;
+mod live;
 pub mod logs;
 pub mod ls;
 pub mod mcp;
@@ -57,21 +59,22 @@ mod told;
 pub mod top;
 pub mod wait;
 
-pub use exit::{Exit, UsageError};
+pub use exit::{Exit, MisfitError, UsageError};
 
 const ABOUT: &str = "Run many LLM agents at once under one supervisor
 
 Each run is a task, a model and tools in a folder. Runs share one queue for changes, so edits never interleave; every \
 fact is in a log, so nothing is lost when herder stops.
 
-`run` and `batch` do their work themselves. A daemon (`herder serve`) has runs that outlive the terminal: submit them, look at them, steer and end them with the commands below.";
+`run` and `batch` do their work themselves. A daemon (`herder serve`) has runs that outlive the terminal: submit them, look \
+at them, steer and end them.";
 
 const AFTER: &str = "EXAMPLES
   herder demo try                            fifty tasks that need no model
   herder ls --state try/results.jsonl.state
   herder batch tasks.jsonl -o out.jsonl -j 50 --model openai:gpt-5
   herder run \"Explain src/main.rs\" --model openai:gpt-5
-  herder submit \"Fix the failing test\" --model openai:gpt-5 --follow
+  herder serve --detach && herder submit \"Fix the failing test\" --model openai:gpt-5 --follow
 
 EXIT CODES, of every command
   0  done
@@ -86,7 +89,7 @@ EXIT CODES, of every command
 /// What was asked on the command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "herder", version, long_about = ABOUT, about = short(ABOUT), after_long_help = AFTER)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
+#[command(max_term_width = 100, disable_help_subcommand = true, help_template = commands::help())]
 pub struct Cli {
     #[command(flatten)]
     global: args::GlobalArgs,

@@ -7,13 +7,13 @@ use super::{
     Context, Exit,
     args::{Since, since},
     asking,
-    render::{one_line, rfc3339},
+    render::one_line,
     start::say,
     stdout::Output,
     table::{self, Side},
 };
 use crate::{
-    clock::{Clock, SystemClock},
+    clock::{Clock, SystemClock, rfc3339},
     daemon::{
         client::Route,
         wire::{AuditEntry, AuditList, BatchList, ModelList, StatsList, StatsRow},

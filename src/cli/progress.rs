@@ -115,19 +115,35 @@ impl Progress {
 
     /// Everything but the bar, as text.
     pub fn text(&self, now: Duration) -> String {
+        let mut text = self.so_far(now);
+        if let Some(eta) = self.eta(now) {
+            text.push_str(&format!(", {} left", clock(eta)));
+        }
+        text
+    }
+
+    fn so_far(&self, now: Duration) -> String {
         let mut parts: Vec<String> = self.outcomes().map(|(name, count)| format!("{count} {name}")).collect();
         parts.push(format!("{} running", self.running));
         parts.push(format!("{} queued", self.queued()));
         parts.push(format!("{} tokens in, {} out", short(self.usage.input), short(self.usage.output)));
         parts.extend(self.usage.cost.map(|cost| format!("${:.2}", cost.usd())));
         parts.push(format!("{:.1}/min", self.rate(now) * 60.0));
-        parts.extend(self.eta(now).map(|eta| format!("{} left", clock(eta))));
         parts.join(", ")
     }
 
     /// As a line of its own.
     pub fn line(&self, now: Duration) -> String {
-        format!("{} {}/{}: {}", clock(now), self.ended_count(), self.total, self.text(now))
+        self.titled(now, &self.text(now))
+    }
+
+    /// The line of somebody who goes away: how long what is left takes is not theirs to say.
+    fn last_line(&self, now: Duration) -> String {
+        self.titled(now, &self.so_far(now))
+    }
+
+    fn titled(&self, now: Duration, text: &str) -> String {
+        format!("{} {}/{}: {text}", clock(now), self.ended_count(), self.total)
     }
 
     /// As data.
@@ -223,9 +239,10 @@ impl Reporter {
                 return;
             }
             Shown::Bar(bar) => bar.finish_and_clear(),
-            Shown::Lines | Shown::Nothing => {}
+            Shown::Lines => {}
+            Shown::Nothing => return,
         }
-        self.tell(progress, now);
+        let _shown = writeln!(io::stderr(), "{}", progress.last_line(now));
     }
 
     /// Whether a program reads along, so that words would only repeat the data.
@@ -254,6 +271,14 @@ pub(super) fn short(count: u64) -> String {
         _ => (count as f64 / 1e9, "G"),
     };
     if value < 9.95 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+}
+
+/// How long something took that is over: the same, and to the tenth of a second where that matters.
+pub(super) fn took(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ 0..9_950 => format!("{}.{}s", (millis + 50) / 1_000, (millis + 50) % 1_000 / 100),
+        _ => clock(time),
+    }
 }
 
 /// A length of time as `59s`, `1m05s` or `2h03m`.

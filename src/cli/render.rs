@@ -1,11 +1,11 @@
-//! One event as one line: for people, in colour where it helps, or as the JSON of its envelope.
+//! One event as one line for people, in colour where it helps.
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::progress::{clock, short};
+use super::progress::{short, took};
 use crate::domain::{
     call::Failure,
     event::{Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
@@ -18,44 +18,11 @@ use crate::domain::{
 /// Characters of somebody's words that a line shows.
 const SHOWN: usize = 100;
 
-/// A point in time for programs and people: UTC, to the microsecond.
-pub fn rfc3339(at: Timestamp) -> String {
-    instant(at).map_or_else(String::new, |at| format!("{at:.6}"))
-}
-
 fn instant(at: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_microsecond(at.as_micros()).ok()
 }
 
-/// The public JSON of an event.
-#[derive(Clone, Copy, Debug)]
-pub struct EventJson<'a>(pub &'a Envelope);
-
-struct Data<'a>(&'a Event);
-
-impl Serialize for Data<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize_data(serializer)
-    }
-}
-
-impl Serialize for EventJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Envelope { v, pos, run, seq, fact } = self.0;
-        let mut fields = serializer.serialize_struct("Event", 8)?;
-        fields.serialize_field("v", v)?;
-        fields.serialize_field("pos", pos)?;
-        fields.serialize_field("run", run)?;
-        fields.serialize_field("seq", seq)?;
-        fields.serialize_field("at", &rfc3339(fact.at))?;
-        fields.serialize_field("turn", &fact.turn)?;
-        fields.serialize_field("kind", fact.event.kind())?;
-        fields.serialize_field("data", &Data(&fact.event))?;
-        fields.end()
-    }
-}
-
-/// Reads what [`EventJson`] writes. Nothing, if it is of a kind that this version does not know.
+/// Reads the public JSON of an event. Nothing, if it is of a kind that this version does not know.
 pub fn read_event(json: &str) -> Option<Envelope> {
     #[derive(Deserialize)]
     struct Told<'a> {
@@ -197,7 +164,7 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
         Event::RunEnd(end) => {
             let tone = if matches!(end.outcome, Outcome::Done) { Tone::Good } else { Tone::Bad };
             let error = end.error.as_ref().map_or_else(String::new, |error| format!(": {}", quote(error)));
-            let took = clock(std::time::Duration::from_micros(end.duration_us));
+            let took = took(std::time::Duration::from_micros(end.duration_us));
             let cost = end.usage.cost.map_or_else(String::new, |cost| format!(", ${:.4}", cost.usd()));
             let total = short(end.usage.total());
             (
@@ -223,7 +190,7 @@ fn names(names: &[std::sync::Arc<str>]) -> String {
 }
 
 /// Somebody's words on one line: bounded, and without anything that a terminal would obey.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     format!("\"{}\"", one_line(text, SHOWN))
 }
 
@@ -248,6 +215,8 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::hub::EventJson;
+
     fn envelope(kind: &str, data: &str) -> Envelope {
         let event = Event::from_parts(kind, data).expect("an event");
         let at = Timestamp::from_micros(1_764_489_600_123_456);
@@ -282,6 +251,7 @@ mod tests {
                 "model_retry",
                 r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
             ),
+            ("limits_set", r#"{"max_turns": 80}"#),
             ("cancel_requested", r#"{"outcome": "budget", "detail": "wall_time"}"#),
             ("paused", "{}"),
             ("resumed", "{}"),
@@ -309,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_of_an_event_has_its_place_and_its_time() {
+    fn the_public_json_of_an_event_can_be_read_again() {
         let json = serde_json::to_string(&EventJson(&envelope("turn_end", r#"{"calls": 1}"#))).expect("JSON");
         assert_eq!(
             json,

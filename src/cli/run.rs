@@ -13,10 +13,12 @@ use clap::Args;
 use tokio::sync::broadcast;
 
 use super::{
-    Context, Exit,
+    Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs},
+    asking,
+    live::Ahead,
     paint,
-    render::{EventJson, line},
+    render::line,
     signals::Signals,
     start::{say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
@@ -27,15 +29,16 @@ use crate::{
         batch::Stopper,
         herder::Herder,
         input,
-        state::{State, new_run},
+        state::{State, StateError, new_run},
     },
     config::Flag,
+    daemon::hub::EventJson,
     domain::{
         event::{Envelope, Event, RunEnd},
         id::{RunId, Seq},
         outcome::Outcome,
     },
-    store::{EventStore, feed::Feed},
+    store::{EventStore, feed::Feed, folder::FolderError},
 };
 
 pub(super) const ABOUT: &str = "Run one task and print what the model says at the end
@@ -92,7 +95,10 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
     Herder::check(&context.config, [&*spec.model])?;
     let folder = context.state_folder()?;
-    let state = State::to_write(&folder, context.config.store.durability)?;
+    let state = match State::to_write(&folder, context.config.store.durability) {
+        Err(error) => return Err(taken(error, &context).await),
+        Ok(state) => state,
+    };
     let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
     let stopper = Stopper::default();
@@ -101,8 +107,7 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     let submitted = herder.supervisor.submit(new_run(), Arc::new(spec)).await?;
     let run = submitted.run;
     let store = herder.state().store.clone();
-    let mut watch =
-        Watch { json: args.json, quiet: args.quiet, out: Output::stdout(), open: true, midline: false };
+    let mut watch = Watch::new(args.json, args.quiet);
     let supervisor = herder.supervisor.clone();
     let drain = context.config.supervisor.drain();
     let stopping = async {
@@ -143,6 +148,21 @@ pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit
     })
 }
 
+/// Why the state cannot be had. Of the daemon's, that it does there what was asked for.
+async fn taken(error: StateError, context: &Context) -> anyhow::Error {
+    let StateError::Folder(FolderError::InUse { path, holder }) = &error else { return error.into() };
+    let daemon = asking::daemon(context).await.map(|status| status.pid);
+    match daemon {
+        Some(pid) if holder.pid() == Some(pid) => UsageError(format!(
+            "{}: the daemon, process {pid}, keeps its runs there; `herder submit --follow` has it run the task, \
+             --state keeps the run elsewhere",
+            path.display()
+        ))
+        .into(),
+        Some(_) | None => error.into(),
+    }
+}
+
 /// The task that is named on the command line, or read from stdin.
 pub(super) fn task_text(text: &str) -> anyhow::Result<String> {
     if text != "-" {
@@ -160,9 +180,14 @@ struct Watch {
     open: bool,
     /// Whether the model's words on stderr have not ended their line.
     midline: bool,
+    ahead: Ahead<Arc<str>>,
 }
 
 impl Watch {
+    fn new(json: bool, quiet: bool) -> Self {
+        Self { json, quiet, out: Output::stdout(), open: true, midline: false, ahead: Ahead::new() }
+    }
+
     /// Shows what happens until the run ends, or until it is `over` without an end.
     async fn follow(
         &mut self,
@@ -179,7 +204,11 @@ impl Watch {
                 biased;
                 delta = live.recv(), if !self.quiet && !self.json => {
                     match delta {
-                        Ok(delta) if delta.run == run => self.hear(&delta.what),
+                        Ok(Live { run: of, turn, what: LiveDelta::Text(text) | LiveDelta::Reasoning(text) }) if of == run => {
+                            if let Some(text) = self.ahead.hear(turn, text) {
+                                self.hear(&text);
+                            }
+                        }
                         Ok(_) | Err(_) => {}
                     }
                     continue;
@@ -205,8 +234,7 @@ impl Watch {
     }
 
     /// The model's words, as they come.
-    fn hear(&mut self, delta: &LiveDelta) {
-        let (LiveDelta::Text(text) | LiveDelta::Reasoning(text)) = delta;
+    fn hear(&mut self, text: &str) {
         self.midline = !text.ends_with('\n');
         let mut stderr = io::stderr();
         // The run goes on though nobody watches it.
@@ -220,6 +248,10 @@ impl Watch {
         if !self.json && !self.quiet {
             let newline = if std::mem::take(&mut self.midline) { "\n" } else { "" };
             let _ = writeln!(io::stderr(), "{newline}{}", line(envelope, paint(&io::stderr())));
+            let is_message = matches!(envelope.fact.event, Event::Message(_));
+            for text in self.ahead.reach(envelope.fact.turn, is_message) {
+                self.hear(&text);
+            }
         }
         Ok(())
     }
@@ -256,7 +288,7 @@ mod tests {
         let input = crate::domain::run::Input::Submit(Arc::new(spec));
         let facts = Run::new(run).decide(input, Timestamp::default()).expect("taken on");
         store.append(run, Seq::START, &facts).expect("stored");
-        let mut watch = Watch { json: false, quiet: true, out: Output::stdout(), open: true, midline: false };
+        let mut watch = Watch::new(false, true);
         let followed = watch.follow(store, broadcast::channel(1).1, run, std::future::ready(()));
         let end = tokio::time::timeout(Duration::from_secs(30), followed).await.expect("does not hang");
         assert_eq!(end.expect("readable"), None);

@@ -94,7 +94,7 @@ fn text(status: &Status) -> String {
             rates.turns_per_s, rates.tokens_per_s, rates.runs_per_min
         ),
     ));
-    rows.push(("runs", table::counts(runs, usize::MAX)));
+    rows.push(("runs", table::counted_by_end(runs)));
     let usage = status.open_usage;
     let cost = status.open_cost_usd.map_or_else(String::new, |usd| format!(", ${usd:.4}"));
     rows.push(("open use", format!("{} tokens in, {} out{cost}", short(usage.input), short(usage.output))));
@@ -122,14 +122,14 @@ pub(crate) async fn stop(args: StopArgs, context: Context) -> anyhow::Result<Exi
     if args.json {
         let _open = out.json(&changed)?;
     } else if args.wait {
-        say("stopping: runs end their turn");
+        say(if args.now { "stopping" } else { "stopping: runs end their turn" });
     } else {
         let _open = out.line("stopping")?;
     }
     let _open = out.flush()?;
     if args.wait {
         tokio::select! {
-            () = gone(&client, before.pid) => {
+            () = ended(&client, before.pid) => {
                 if !args.json {
                     let _open = out.line("stopped")?;
                     let _open = out.flush()?;
@@ -143,6 +143,20 @@ pub(crate) async fn stop(args: StopArgs, context: Context) -> anyhow::Result<Exi
 
 /// How often it is looked whether the daemon has ended.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Waits until the daemon has ended. It closes its socket before it lets go of its state folder.
+async fn ended(client: &Client, pid: u32) {
+    gone(client, pid).await;
+    while lives(pid) {
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Whether there is such a process, and not only its number that waits to be taken note of.
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
 
 /// Waits until this process is no daemon any more.
 async fn gone(client: &Client, pid: u32) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::{
-    progress::{clock, short},
+    progress::{short, took},
     render::one_line,
 };
 use crate::daemon::wire::{BatchView, Counts, ModelView, PauseMode, RunView, StatsRow, Tokens};
@@ -72,15 +72,23 @@ pub(super) fn runs(runs: &[RunView]) -> String {
 
 /// How many runs there are, and how many of them are shown.
 pub(super) fn counts(counts: &Counts, shown: usize) -> String {
-    let by_outcome = counts.ended.iter().map(|(outcome, count)| format!("{} {outcome}", grouped(*count)));
-    let open = (counts.open > 0).then(|| format!("{} open", grouped(counts.open)));
-    let parts: Vec<String> = open.into_iter().chain(by_outcome).collect();
     let showing = match u64::try_from(shown) {
         Ok(shown) if shown < counts.total => format!("; showing {}", grouped(shown)),
         Ok(_) | Err(_) => String::new(),
     };
     let runs = if counts.total == 1 { "run" } else { "runs" };
-    format!("{} {runs}: {}{showing}", grouped(counts.total), parts.join(", "))
+    match counts.total {
+        0 => "no runs".to_owned(),
+        total => format!("{} {runs}: {}{showing}", grouped(total), counted_by_end(counts)),
+    }
+}
+
+/// How many runs are open, and how many ended how.
+pub(super) fn counted_by_end(counts: &Counts) -> String {
+    let by_outcome = counts.ended.iter().map(|(outcome, count)| format!("{} {outcome}", grouped(*count)));
+    let open = (counts.open > 0).then(|| format!("{} open", grouped(counts.open)));
+    let parts: Vec<String> = open.into_iter().chain(by_outcome).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
 /// Batches.
@@ -154,7 +162,7 @@ pub(super) fn stats(by: &str, rows: &[StatsRow]) -> String {
         heads,
         rows.iter().map(|row| {
             [
-                one_line(&row.group, TASK_WIDTH),
+                name(&row.group),
                 row.runs.to_string(),
                 outcomes(&row.ended),
                 row.turns.to_string(),
@@ -166,6 +174,11 @@ pub(super) fn stats(by: &str, rows: &[StatsRow]) -> String {
             ]
         }),
     )
+}
+
+/// A group by its name, if it has one.
+fn name(group: &str) -> String {
+    if group.is_empty() { dash() } else { one_line(group, TASK_WIDTH) }
 }
 
 /// How a pause is called.
@@ -200,7 +213,7 @@ pub(super) fn cost(usd: Option<f64>) -> String {
 }
 
 fn time(millis: Option<u64>) -> String {
-    millis.map_or_else(dash, |millis| clock(Duration::from_millis(millis)))
+    millis.map_or_else(dash, |millis| took(Duration::from_millis(millis)))
 }
 
 fn dash() -> String {
@@ -251,6 +264,8 @@ mod tests {
         assert_eq!(counts(&all, 50), "10,000 runs: 120 open, 9,000 done, 880 failed; showing 50");
         let one = Counts { total: 1, open: 1, ended: BTreeMap::new() };
         assert_eq!(counts(&one, 1), "1 run: 1 open");
+        assert_eq!(counts(&Counts::default(), 0), "no runs");
+        assert_eq!(counted_by_end(&Counts::default()), "none");
     }
 
     #[test]

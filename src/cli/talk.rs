@@ -5,7 +5,10 @@
 
 use serde::Deserialize;
 
-use super::render::{Paint, Tone, describe, harmless, one_line, read_event};
+use super::{
+    live::Ahead,
+    render::{Paint, Tone, describe, harmless, one_line, read_event},
+};
 use crate::{
     daemon::client,
     domain::{
@@ -35,13 +38,14 @@ pub(super) enum Heads {
 pub(super) struct Talk {
     paint: Paint,
     heads: Heads,
+    ahead: Ahead<(Live, String)>,
     /// The model's words of the running turn, as they came.
     heard: String,
     /// Whether the line is not ended, and what it is of.
     midline: Option<Live>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Live {
     Text,
     Reasoning,
@@ -49,42 +53,53 @@ enum Live {
 
 impl Talk {
     pub(super) const fn new(paint: Paint, heads: Heads) -> Self {
-        Self { paint, heads, heard: String::new(), midline: None }
+        Self { paint, heads, ahead: Ahead::new(), heard: String::new(), midline: None }
     }
 
     /// What is to be written for an event, ends of lines included.
     pub(super) fn text(&mut self, event: &client::Event) -> String {
         match event.name.as_str() {
-            "text" => self.live(Live::Text, &event.data),
-            "reasoning" => self.live(Live::Reasoning, &event.data),
+            "text" => self.hear(Live::Text, &event.data),
+            "reasoning" => self.hear(Live::Reasoning, &event.data),
             // Some words were missed: the message is shown as a whole.
             "lagged" => {
                 self.heard.push('\u{fffd}');
                 String::new()
             }
             _ => match read_event(&event.data) {
-                Some(envelope) => self.of_record(&envelope),
+                Some(envelope) => {
+                    let text = self.of_record(&envelope);
+                    let is_message = matches!(envelope.fact.event, Event::Message(_));
+                    let due = self.ahead.reach(envelope.fact.turn, is_message);
+                    due.into_iter().fold(text, |text, (kind, words)| text + &self.live(kind, &words))
+                }
                 None => self.block(None, &format!("{}: {}", event.name, one_line(&event.data, WIDTH))),
             },
         }
     }
 
-    fn live(&mut self, kind: Live, data: &str) -> String {
+    fn hear(&mut self, kind: Live, data: &str) -> String {
         #[derive(Deserialize)]
         struct Words {
+            turn: u32,
             text: String,
         }
-        let Ok(Words { text }) = serde_json::from_str(data) else { return String::new() };
+        let Ok(Words { turn, text }) = serde_json::from_str(data) else { return String::new() };
+        let due = self.ahead.hear(turn, (kind, text));
+        due.map_or_else(String::new, |(kind, text)| self.live(kind, &text))
+    }
+
+    fn live(&mut self, kind: Live, text: &str) -> String {
         let start = if self.midline.is_some_and(|before| before != kind) { "\n" } else { "" };
         self.midline = (!text.ends_with('\n')).then_some(kind);
         let tone = match kind {
             Live::Text => {
-                self.heard.push_str(&text);
+                self.heard.push_str(text);
                 Tone::Usual
             }
             Live::Reasoning => Tone::Dim,
         };
-        format!("{start}{}", self.paint.on(tone, &harmless(&text)))
+        format!("{start}{}", self.paint.on(tone, &harmless(text)))
     }
 
     fn of_record(&mut self, envelope: &Envelope) -> String {
@@ -199,14 +214,38 @@ mod tests {
 
     #[test]
     fn words_that_were_heard_are_not_repeated() {
-        let heard =
-            [live("reasoning", "hm"), live("text", "Let me"), live("text", " see."), message("Let me see.")];
+        let heard = [
+            event("turn_start", json!({})),
+            live("reasoning", "hm"),
+            live("text", "Let me"),
+            live("text", " see."),
+            message("Let me see."),
+            live("text", "late"),
+        ];
         assert_eq!(talk(Heads::None, &heard), "hm\nLet me see.\n→ read {\"path\":\"a\"}\n");
     }
 
     #[test]
+    fn words_of_a_turn_that_the_log_has_not_come_to_wait_for_it() {
+        let early = [live("text", "Let me"), event("turn_start", json!({})), live("text", " see.")];
+        assert_eq!(talk(Heads::None, &early), "Let me see.");
+        let result = event("result", json!({"call": "c1", "ok": true, "output": "x"}));
+        let next = json!({"run": "ab", "turn": 2, "text": "So"}).to_string();
+        let next = client::Event { id: None, name: "text".to_owned(), data: next };
+        let mut start = event("turn_start", json!({}));
+        start.data = start.data.replace("\"turn\":1", "\"turn\":2");
+        assert_eq!(talk(Heads::None, &[next, result, start]), "← ok\n  x\nSo");
+    }
+
+    #[test]
     fn words_that_were_missed_are_shown_with_their_message() {
-        let missed = [live("text", "Let"), live("lagged", ""), live("text", "see."), message("Let me see.")];
+        let missed = [
+            event("turn_start", json!({})),
+            live("text", "Let"),
+            live("lagged", ""),
+            live("text", "see."),
+            message("Let me see."),
+        ];
         assert_eq!(talk(Heads::None, &missed), "Letsee.\nLet me see.\n→ read {\"path\":\"a\"}\n");
         assert_eq!(talk(Heads::None, &[message("Hello")]), "Hello\n→ read {\"path\":\"a\"}\n");
     }

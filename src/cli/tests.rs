@@ -24,6 +24,16 @@ fn help_of_every_command() {
 }
 
 #[test]
+fn the_help_lists_every_command_once() {
+    let mut listed: Vec<&str> = commands::names().collect();
+    listed.sort_unstable();
+    let command = Cli::command();
+    let mut there: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    there.sort_unstable();
+    assert_eq!(listed, there);
+}
+
+#[test]
 fn every_command_has_examples() {
     for command in Cli::command().get_subcommands() {
         let after = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();

@@ -101,7 +101,7 @@ async fn find(client: &Client, name: &str) -> anyhow::Result<Awaited> {
         Err(error) if error.code() == Some(Code::UnknownBatch) => {
             Err(UsageError(format!("no run, task or batch is called {name:?}")).into())
         }
-        found => Ok(Awaited::Batch(found?)),
+        found => Ok(Awaited::Batch(Box::new(found?))),
     }
 }
 
@@ -154,11 +154,20 @@ pub(super) async fn run(client: &Client, detail: &RunDetail) -> Result<RunView, 
 
 async fn batch(client: &Client, mut view: BatchView) -> Result<BatchView, ClientError> {
     let route = Route::to(["v1", "batches", &view.id]);
-    while matches!(view.state, BatchState::Open | BatchState::Paused) {
+    while goes_on(&view) {
         tokio::time::sleep(INTERVAL).await;
         view = patiently(WINDOW, || client.get(&route)).await?;
     }
     Ok(view)
+}
+
+/// Whether runs of it are open, as those of a batch that is being cancelled, or will be.
+fn goes_on(view: &BatchView) -> bool {
+    match view.state {
+        BatchState::Open | BatchState::Paused => true,
+        BatchState::Ended | BatchState::Halted | BatchState::Cancelled => view.open > 0,
+        BatchState::Broken => false,
+    }
 }
 
 impl Ended {
@@ -211,7 +220,7 @@ mod tests {
     }
 
     fn batch_view(state: &str, ended: Value) -> Value {
-        json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 2, "waiting": 0, "open": 0,
+        json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 2, "waiting": 0, "open": 0, "running": 0,
             "ended": ended, "usage": usage()})
     }
 

@@ -9,6 +9,10 @@
 
 mod asking;
 mod batch;
+mod daemon;
+mod daemon_batch;
+mod daemon_mcp;
+mod daemon_runs;
 mod doubt;
 mod input;
 mod metrics;

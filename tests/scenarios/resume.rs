@@ -129,7 +129,8 @@ fn results_without_their_journal_are_not_written_over() {
     let ended = place.herder(&BATCH).expect(4);
     assert_eq!(
         ended.err,
-        "herder: out.jsonl: has content but no journal beside it (out.jsonl.state); move it away or name another OUT\n"
+        "herder: out.jsonl: has content but no journal beside it (out.jsonl.state); move it away, name another OUT, or give \
+         --daemon if that is how it came to be\n"
     );
     assert_eq!(place.read("out.jsonl"), "precious\n");
     assert!(!place.path("out.jsonl.state").exists());

@@ -109,6 +109,7 @@ impl Place {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.folder.path())
             .env("TMPDIR", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
     }

@@ -103,7 +103,9 @@ pub enum BatchError {
     OtherBatch { journal: String, what: String },
     #[error("{out}: {what}")]
     OutPlace { out: String, what: &'static str },
-    #[error("{out}: has content but no journal beside it ({journal}); move it away or name another OUT")]
+    #[error(
+        "{out}: has content but no journal beside it ({journal}); move it away, name another OUT, or give --daemon if that is how it came to be"
+    )]
     OutWithoutJournal { out: String, journal: String },
     #[error(transparent)]
     Start(#[from] super::herder::StartError),

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::label;
 use crate::{
-    cli::render::rfc3339,
+    clock::rfc3339,
     daemon::{
         client::Route,
         wire::{RunState, RunView},

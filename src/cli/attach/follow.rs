@@ -216,6 +216,7 @@ impl Attached {
                 },
                 Err(error) => error,
             };
+            self.shown.away();
             // It may have had nothing to say for long, and been there all the time.
             if since.elapsed() > STEADY {
                 patience.answered();
@@ -244,6 +245,7 @@ impl Attached {
                 },
                 Ok(()) = view.changed() => {
                     if let Some(view) = &*view.borrow_and_update() {
+                        self.shown.back();
                         self.shown.view(view);
                     }
                     continue;
@@ -252,6 +254,7 @@ impl Attached {
             };
             if let Some((place, line, outcome)) = self.take(line) {
                 patience.answered();
+                self.shown.back();
                 if let Some(outcome) = outcome {
                     self.shown.ended(outcome);
                 }
@@ -277,7 +280,16 @@ impl Attached {
             Some(error) => Some(format!("{why}{}", one_line(error, 500))),
             None if unfinished > 0 && !self.shown.is_json() => {
                 let tasks = counted(unfinished, "task");
-                Some(format!("{why}{tasks} not finished; the same command continues"))
+                // To give the same command again only attaches to what has come to its end.
+                let how = match view.state {
+                    BatchState::Halted | BatchState::Cancelled => {
+                        "the same command with --retry-failed goes on"
+                    }
+                    BatchState::Open | BatchState::Paused | BatchState::Ended | BatchState::Broken => {
+                        "the same command continues"
+                    }
+                };
+                Some(format!("{why}{tasks} not finished; {how}"))
             }
             None => None,
         };

@@ -5,15 +5,16 @@
 //! connection or the daemon itself went away meanwhile.
 
 use std::{
-    convert::Infallible,
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use futures_util::stream;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Context, Exit, UsageError, asking,
+    Context, Exit, MisfitError, UsageError, asking,
     batch::{BatchArgs, Include, chosen, out, tasks},
     render::counted,
     stdout::Output,
@@ -21,12 +22,12 @@ use super::{
 };
 use crate::{
     app::{
-        batch::{BatchError, beside, check_place},
+        batch::{beside, check_place},
         input::InputTask,
     },
     daemon::{
-        client::{Client, Route},
-        wire::Submitted,
+        client::{Client, ClientError, Route},
+        wire::{Code, Submitted},
     },
     domain::batch::RetryFailed,
 };
@@ -53,7 +54,8 @@ pub(super) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         return dry_run(&args, &tasks, &chosen);
     }
     let client = asking::client(&context)?;
-    let submitted = submit(&client, &args, out.as_deref(), &tasks, &chosen).await?;
+    let input = Arc::new((tasks, chosen));
+    let submitted = submit(&client, &args, out.as_deref(), &input).await?;
     if args.detach {
         let mut out = Output::stdout();
         let _open = if args.json { out.json(&submitted)? } else { out.line(&submitted.id)? };
@@ -64,12 +66,14 @@ pub(super) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let batch = Batch {
         id: submitted.id,
         name: args.input.display().to_string(),
-        tasks: tasks.into_iter().map(|task| task.id).collect(),
-        chosen,
+        tasks: input.0.iter().map(|task| task.id.clone()).collect(),
+        chosen: input.1.clone(),
         out,
         keep_order: args.keep_order,
         with_messages: args.include.contains(&Include::Messages),
     };
+    // What is left of the tasks are their names.
+    drop(input);
     let shown = shown::Shown::new(args.progress, args.json, &context.screen, batch.chosen.len());
     Attached::new(client, batch, shown, stopping).watch().await
 }
@@ -91,8 +95,11 @@ fn check_out(out: &Path) -> anyhow::Result<()> {
     check_place(out)?;
     let journal = beside(out);
     if journal.join("log.db").exists() {
-        let (journal, what) = (journal.display().to_string(), "of a batch without --daemon".to_owned());
-        return Err(BatchError::OtherBatch { journal, what }.into());
+        let (out, journal) = (out.display(), journal.display());
+        return Err(MisfitError(format!(
+            "{out}: a batch without --daemon writes it, and {journal} is its journal; leave --daemon out, or name another OUT"
+        ))
+        .into());
     }
     if !holds_results(out) {
         let out = out.display();
@@ -132,15 +139,8 @@ async fn submit(
     client: &Client,
     args: &BatchArgs,
     out: Option<&Path>,
-    tasks: &[InputTask],
-    chosen: &[usize],
+    input: &Arc<(Vec<InputTask>, Vec<usize>)>,
 ) -> anyhow::Result<Submitted> {
-    let mut lines = Vec::with_capacity(chosen.len());
-    for task in chosen.iter().filter_map(|place| tasks.get(*place)) {
-        let mut line = line(&task.spec)?;
-        line.push(b'\n');
-        lines.push(line);
-    }
     let route = Route::to(["v1", "batches"])
         .with("name", args.input.display())
         .with_some("concurrency", args.jobs)
@@ -149,12 +149,28 @@ async fn submit(
         .with_some("retry_failed", args.retry_failed.and_then(again))
         .with_some("restart_stale", args.restart_stale.then_some(true));
     let key = key(out, &args.input);
-    // The lines may be many: they are sent as they are, and not as one text.
+    // The lines may be many: each is written when it is sent.
     let body = || {
-        let lines: Vec<Result<Vec<u8>, Infallible>> = lines.iter().cloned().map(Ok).collect();
+        let input = input.clone();
+        let lines = (0..input.1.len()).map(move |number| {
+            let (tasks, chosen) = &*input;
+            let mut line = line(&tasks[chosen[number]].spec)?;
+            line.push(b'\n');
+            Ok::<_, io::Error>(line)
+        });
         reqwest::Body::wrap_stream(stream::iter(lines))
     };
-    Ok(asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await?)
+    let submitted = asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await;
+    submitted.map_err(|error| match (error, out) {
+        // The daemon knows the batch by its key, a person by where its results go.
+        (ClientError::Refused(mut refusal), Some(out))
+            if matches!(refusal.code, Code::Misfit | Code::Busy) =>
+        {
+            refusal.message = format!("{}: {}", out.display(), refusal.message);
+            ClientError::Refused(refusal).into()
+        }
+        (error, _) => error.into(),
+    })
 }
 
 fn again(retry: RetryFailed) -> Option<&'static str> {

@@ -6,6 +6,7 @@ use indicatif::MultiProgress;
 
 use crate::{
     cli::{
+        asking::WINDOW,
         progress::{Progress, ProgressMode, Reporter, Rest},
         start::{Tell, say, say_json},
     },
@@ -22,6 +23,8 @@ pub(super) struct Shown {
     reporter: Reporter,
     since: Instant,
     tell: Tell,
+    screen: MultiProgress,
+    is_away: bool,
 }
 
 impl Shown {
@@ -31,6 +34,8 @@ impl Shown {
             reporter: Reporter::new(mode, json, screen, total),
             since: Instant::now(),
             tell: if json { say_json } else { say },
+            screen: screen.clone(),
+            is_away: false,
         }
     }
 
@@ -45,8 +50,23 @@ impl Shown {
         self.reporter.show(&self.progress, now);
     }
 
+    /// The daemon went away. Told once, until it is back.
+    pub(super) fn away(&mut self) {
+        if !std::mem::replace(&mut self.is_away, true) {
+            let words = format!("the daemon went away; waits {} s for it", WINDOW.as_secs());
+            self.screen.suspend(|| (self.tell)(&words));
+        }
+    }
+
+    /// It has answered.
+    pub(super) fn back(&mut self) {
+        if std::mem::take(&mut self.is_away) {
+            self.screen.suspend(|| (self.tell)("the daemon is back"));
+        }
+    }
+
     pub(super) fn view(&mut self, batch: &BatchView) {
-        self.progress.set_running(usize::try_from(batch.open).unwrap_or(usize::MAX));
+        self.progress.set_running(usize::try_from(batch.running).unwrap_or(usize::MAX));
         self.progress.set_used(Usage {
             input: batch.usage.input,
             output: batch.usage.output,

@@ -35,7 +35,7 @@ fn result(id: &str, outcome: &str) -> String {
 }
 
 fn view(state: &str) -> Value {
-    json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 3, "waiting": 0, "open": 0,
+    json!({"id": "b1", "name": "in.jsonl", "state": state, "created_at": "", "tasks": 3, "waiting": 0, "open": 0, "running": 0,
         "ended": {}, "concurrency": null, "cost_usd": null, "error": null,
         "usage": {"input": 1, "output": 1, "cached": 0, "estimated": false}})
 }
@@ -210,8 +210,9 @@ async fn what_is_chosen_is_sent_complete_and_with_the_same_key_each_time() {
     let args = Line::try_parse_from(line).expect("read").batch;
     let tasks = with_flags(&args.task, |rules| tasks(&args, rules)).expect("tasks");
     let chosen = chosen(&args, &tasks).expect("chosen");
+    let input = Arc::new((tasks, chosen));
     for _ in 0..2 {
-        submit(&fake.client(), &args, Some(&out), &tasks, &chosen).await.expect("submitted");
+        submit(&fake.client(), &args, Some(&out), &input).await.expect("submitted");
         std::fs::write(&out, "").expect("written");
     }
     let asked = asked.lock().expect("unpoisoned");

@@ -129,6 +129,7 @@ impl Tally {
         };
         let already = match (self.verb, self.unchanged) {
             (Verb::Requeue, _) => "had another attempt already",
+            (Verb::Cancel, _) => "had ended or was ending already",
             (_, 1) => "was so already",
             _ => "were so already",
         };
@@ -162,7 +163,7 @@ mod tests {
     fn what_matched_and_ended_meanwhile_is_counted_and_no_mistake() {
         let answers =
             || vec![Ok(json!({"changed": true})), Ok(json!({"changed": false})), refusal(Code::Ended)];
-        let line = "cancelled 1, 1 was so already, 1 had ended".to_owned();
+        let line = "cancelled 1, 1 had ended or was ending already, 1 had ended".to_owned();
         assert_eq!(tally(Chosen::ByMatch, answers()), (line.clone(), Exit::Done));
         assert_eq!(tally(Chosen::ByName, answers()), (line, Exit::NotDone));
     }

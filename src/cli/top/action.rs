@@ -38,7 +38,7 @@ impl Verb {
     /// What is said when it is done, and when it had been so before.
     const fn done(self) -> (&'static str, &'static str) {
         match self {
-            Self::Cancel => ("will be cancelled", "was being cancelled already"),
+            Self::Cancel => ("will be cancelled", "had ended, or was being cancelled"),
             Self::Pause => ("paused", "was paused already"),
             Self::Resume => ("goes on", "was not paused"),
         }

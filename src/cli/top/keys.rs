@@ -91,7 +91,7 @@ impl State {
         let page = usize::from(self.size.1 / 2).max(1);
         match (code, control) {
             (KeyCode::Char('q'), false) => return Some(Effect::Quit),
-            (KeyCode::Esc, _) => return self.leave(),
+            (KeyCode::Esc, _) => self.leave(),
             (KeyCode::Up | KeyCode::Char('k'), false) => self.step(Step::Up(1)),
             (KeyCode::Down | KeyCode::Char('j'), false) => self.step(Step::Down(1)),
             (KeyCode::PageUp, _) | (KeyCode::Char('u'), true) => self.step(Step::Up(page)),
@@ -177,17 +177,16 @@ impl State {
     }
 
     /// Out of it again; out of everything, the screen ends.
-    fn leave(&mut self) -> Option<Effect> {
+    fn leave(&mut self) {
         if self.screen == Screen::Log {
             self.screen = Screen::List;
             self.log.scroll = 0;
         } else if !self.filter.is_empty() {
             self.filter.clear();
-        } else if self.only.take().is_none() {
-            return Some(Effect::Quit);
+        } else {
+            self.only = None;
         }
         self.arrange();
-        None
     }
 
     fn next_pane(&mut self) {

@@ -2,7 +2,7 @@
 //!
 //! Bounded in entries and in the text of each. It is read from its end: a scroll of nothing shows what comes.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use ratatui::text::Line;
 use serde::Deserialize;
@@ -13,11 +13,12 @@ use super::{
 };
 use crate::{
     cli::{
-        render::{Tone, describe},
+        live::Ahead,
+        render::{Tone, describe, quote},
         told::Told,
     },
     daemon::client,
-    domain::{event::Event, message::Reply},
+    domain::event::Event,
 };
 
 /// Entries that are kept.
@@ -37,6 +38,7 @@ pub(super) struct Log {
     /// What the model thinks and says in this turn, until it is of record.
     thinking: String,
     saying: String,
+    ahead: Ahead<Said>,
     /// Rows between the end of the log and the last one shown.
     pub(super) scroll: usize,
     /// Whether anything has come, or will not.
@@ -51,8 +53,15 @@ struct Entry {
     text: String,
 }
 
+#[derive(Debug)]
+enum Said {
+    Thought(String),
+    Text(String),
+}
+
 #[derive(Deserialize)]
-struct Said {
+struct Words {
+    turn: u32,
     text: String,
 }
 
@@ -63,6 +72,7 @@ impl Log {
             entries: VecDeque::new(),
             thinking: String::new(),
             saying: String::new(),
+            ahead: Ahead::new(),
             scroll: 0,
             begun: false,
             error: None,
@@ -74,14 +84,24 @@ impl Log {
         self.begun = true;
         match &*event.name {
             "text" | "reasoning" => {
-                let Ok(Said { text }) = serde_json::from_str(&event.data) else { return };
-                let said = if event.name == "text" { &mut self.saying } else { &mut self.thinking };
-                said.push_str(&text);
-                keep_end(said);
+                let Ok(Words { turn, text }) = serde_json::from_str(&event.data) else { return };
+                let said = if event.name == "text" { Said::Text(text) } else { Said::Thought(text) };
+                if let Some(said) = self.ahead.hear(turn, said) {
+                    self.hear(said);
+                }
             }
             "lagged" => {}
             _ => self.record(event),
         }
+    }
+
+    fn hear(&mut self, said: Said) {
+        let (heard, text) = match said {
+            Said::Thought(text) => (&mut self.thinking, text),
+            Said::Text(text) => (&mut self.saying, text),
+        };
+        heard.push_str(&text);
+        keep_end(heard);
     }
 
     /// No more events come.
@@ -103,7 +123,13 @@ impl Log {
             self.thinking.clear();
             self.saying.clear();
         }
-        let entry = match Told::read(event) {
+        let told = Told::read(event);
+        if let Some(told) = &told {
+            for said in self.ahead.reach(told.turn, told.kind == "message") {
+                self.hear(said);
+            }
+        }
+        let entry = match told {
             Some(told) => Entry::of(&told),
             None => Entry {
                 tone: Tone::Dim,
@@ -162,14 +188,10 @@ impl Entry {
         let (tone, what, text) = match &told.event {
             Ok(event) => {
                 let text = whole(event);
+                let (tone, what) = describe(event);
                 // What follows whole is not quoted before it.
-                let (tone, what) = if let Event::Message(reply) = event
-                    && !text.is_empty()
-                {
-                    describe(&Event::Message(Arc::new(Reply { text: "".into(), ..Reply::clone(reply) })))
-                } else {
-                    describe(event)
-                };
+                let what = if text.is_empty() { what } else { what.replacen(&quote(text), "", 1) };
+                let what = what.trim_start().trim_end_matches(": ").to_owned();
                 (tone, what, text)
             }
             Err(data) => (Tone::Dim, keep_start(data), ""),
@@ -257,9 +279,9 @@ mod tests {
     fn what_the_model_says_gives_way_to_its_message() {
         let mut log = Log::new(60);
         log.take(&event(1, "turn_start", "{}"));
-        log.take(&event(0, "reasoning", r#"{"text": "hm"}"#));
-        log.take(&event(0, "text", r#"{"text": "Hello, "}"#));
-        log.take(&event(0, "text", r#"{"text": "wörld 🌍"}"#));
+        log.take(&event(0, "reasoning", r#"{"turn": 1, "text": "hm"}"#));
+        log.take(&event(0, "text", r#"{"turn": 1, "text": "Hello, "}"#));
+        log.take(&event(0, "text", r#"{"turn": 1, "text": "wörld 🌍"}"#));
         assert_eq!(shown(&log, 9), ["03:04:05   1 turn_start", "    hm", "    Hello, wörld 🌍"]);
         log.take(&event(
             2,
@@ -306,12 +328,13 @@ mod tests {
     #[test]
     fn only_so_much_is_kept() {
         let mut log = Log::new(60);
+        log.take(&event(1, "turn_start", "{}"));
         for id in 0..2 * KEPT as u64 {
             log.take(&event(id, "turn_end", r#"{"calls": 1}"#));
         }
         assert_eq!(log.entries.len(), KEPT);
         for _ in 0..100 {
-            let said = serde_json::json!({ "text": "é".repeat(1_000) });
+            let said = serde_json::json!({ "turn": 1, "text": "é".repeat(1_000) });
             log.take(&event(0, "text", &said.to_string()));
         }
         assert!(log.saying.len() <= 2 * TEXT);

@@ -107,7 +107,7 @@ pub(super) fn look(status: Status, runs: Vec<RunView>) -> Look {
 pub(super) fn batches() -> BatchList {
     let batch = |id: &str, name: &str, state: &str, done: u64, failed: u64| {
         json!({"id": id, "name": name, "state": state, "created_at": "2026-01-02T01:00:00Z", "tasks": 1_000,
-               "waiting": 100, "open": 12, "ended": {"done": done, "failed": failed}, "concurrency": 12,
+               "waiting": 100, "open": 12, "running": 12, "ended": {"done": done, "failed": failed}, "concurrency": 12,
                "usage": {"input": 1, "output": 1, "cached": 0, "estimated": false}, "cost_usd": 3.21, "error": null})
     };
     serde_json::from_value(json!({"batches": [

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use futures_util::{Stream, StreamExt as _};
 
 use super::{
-    By, Desk,
+    By, Desk, Phase,
     list::refuse,
     submit::{check_key, invalid},
     view::tokens,
@@ -24,6 +24,7 @@ use crate::{
     domain::{
         batch::{RetryFailed, StaleLines},
         gate::Scope,
+        id::BatchId,
     },
 };
 
@@ -52,6 +53,14 @@ impl Desk {
         Ok(Submitted { id: submitted.id.to_string(), changed: submitted.changed, tasks })
     }
 
+    /// A batch by its name. Until all that was left is taken up, not every one is known.
+    async fn batch(&self, name: &str) -> Result<BatchId, ApiError> {
+        if self.phase() == Phase::Starting {
+            self.open()?;
+        }
+        self.find_batch(name).await
+    }
+
     /// Every batch, oldest first.
     pub async fn list_batches(&self) -> BatchList {
         let gates = self.gates().await;
@@ -65,7 +74,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn show_batch(&self, name: &str) -> Result<BatchView, ApiError> {
-        let status = self.batches.get(self.find_batch(name).await?).await?;
+        let status = self.batches.get(self.batch(name).await?).await?;
         let gates = self.gates().await;
         Ok(view(status, |id| gates.iter().any(|gate| gate.name.as_deref() == Some(id))))
     }
@@ -75,7 +84,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch, or a value is none.
     pub async fn retune_batch(&self, name: &str, patch: &BatchPatch, by: &By) -> Result<Changed, ApiError> {
-        let id = self.find_batch(name).await?;
+        let id = self.batch(name).await?;
         let concurrency = patch.concurrency.map(concurrency).transpose()?;
         let changed = match concurrency {
             Some(runs) => self.batches.set_concurrency(id, runs).await?,
@@ -90,7 +99,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn cancel_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
-        let id = self.find_batch(name).await?;
+        let id = self.batch(name).await?;
         let changed = self.batches.cancel(id).await?;
         self.audit(by, "cancel", id.to_string(), changed, None);
         Ok(Changed { changed, seq: None })
@@ -101,7 +110,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn pause_batch(&self, name: &str, mode: PauseMode, by: &By) -> Result<Changed, ApiError> {
-        let id = self.find_batch(name).await?;
+        let id = self.batch(name).await?;
         self.shut(Scope::Batch(id), mode, by).await
     }
 
@@ -110,7 +119,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn resume_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
-        let id = self.find_batch(name).await?;
+        let id = self.batch(name).await?;
         self.release(Scope::Batch(id), by).await
     }
 
@@ -124,7 +133,7 @@ impl Desk {
         follow: bool,
         with_messages: bool,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, ApiError> {
-        let id = self.find_batch(name).await?;
+        let id = self.batch(name).await?;
         let lines = self.batches.results(id, follow, with_messages).await?;
         Ok(lines.map(|line| line.map(Bytes::from).map_err(io::Error::other)))
     }

@@ -9,11 +9,11 @@ use serde_json::json;
 
 use crate::{
     actor::{Live, LiveDelta},
+    clock::rfc3339,
     daemon::wire::{ApiError, Code},
     domain::{
         event::{Envelope, Event},
         id::{Pos, RunId, Seq},
-        time::Timestamp,
     },
     store::StoreError,
 };
@@ -47,10 +47,6 @@ impl Serialize for EventJson<'_> {
         fields.serialize_field("data", &Data(&fact.event))?;
         fields.end()
     }
-}
-
-fn rfc3339(at: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(at.as_micros()).map_or_else(|_| String::new(), |at| format!("{at:.6}"))
 }
 
 /// An event, encoded but for its place.

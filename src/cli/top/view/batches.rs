@@ -75,7 +75,7 @@ fn row(state: &State, batch: &BatchView, columns: u16) -> Line<'static> {
         progress,
         vec![Span::styled(word, style)],
         vec![Span::raw(format!("{}/{}", grouped(ended), grouped(batch.tasks)))],
-        vec![Span::raw(format!("{} live", grouped(batch.open)))],
+        vec![Span::raw(format!("{} live", grouped(batch.running)))],
     ];
     if other > 0 {
         parts.push(vec![Span::styled(format!("{} not done", grouped(other)), theme.bad())]);
