@@ -65,7 +65,8 @@ async fn turns_a_second(daemon: &Daemon, name: &str) -> f64 {
 
 /// Tasks of five turns, four of them with a call, each of which takes `delay_ms` to be asked for.
 pub(crate) fn lines(daemon: &Daemon, count: usize, delay_ms: u64) -> String {
-    let call = json!({ "calls": [{ "name": "list", "arguments": { "path": "empty" } }], "delay_ms": delay_ms });
+    let call =
+        json!({ "calls": [{ "name": "list", "arguments": { "path": "empty" } }], "delay_ms": delay_ms });
     let end = json!({ "text": "done", "delay_ms": delay_ms });
     let mut script = vec![call; TURNS - 1];
     script.push(end);

@@ -63,6 +63,11 @@ impl Daemon {
         &self.socket
     }
 
+    /// Writes a file that tasks can read.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
     pub(super) async fn status(&self) -> Status {
         self.client.get(&Route::to(["v1", "status"])).await.unwrap()
     }
