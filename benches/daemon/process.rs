@@ -90,9 +90,10 @@ impl Drop for Daemon {
     }
 }
 
-/// The program, with nothing of the machine's own configuration. A socket's path must be short, so `folder` is where it is.
+/// The program, or another build of it that `HERDER` names, with nothing of the machine's own configuration. A socket's path must be short, so `folder` is where it is.
 fn herder(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_herder"));
+    let program = std::env::var_os("HERDER").unwrap_or_else(|| env!("CARGO_BIN_EXE_herder").into());
+    let mut command = Command::new(program);
     command.env_clear().env("HOME", folder).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
