@@ -133,7 +133,7 @@ pub(crate) async fn startup() {
         let daemon = Daemon::start(|state| fill(state, ended, open)).await;
         let ready_ms = daemon.ready_after.as_secs_f64() * 1e3;
         let mut commands = serde_json::Map::new();
-        for words in ["status", "ls", "ls --json", "ls --state running", "top --once"] {
+        for words in ["status", "ls", "ls --json", "ls --standing running", "top --once"] {
             let args: Vec<&str> = words.split(' ').collect();
             let began = Instant::now();
             let mut command = daemon.command(&args);

@@ -23,7 +23,7 @@ use crate::{
     domain::{
         event::{Envelope, Event},
         glance::{CallStage, Glance, Stand},
-        id::{BatchId, RunId, Seq},
+        id::{BatchId, Pos, RunId, Seq},
         time::Timestamp,
         usage::Usage,
     },
@@ -41,6 +41,8 @@ pub struct Board(RwLock<State>);
 struct State {
     open: BTreeMap<RunId, Arc<Glance>>,
     counts: RunCounts,
+    /// The last event that was counted as the log was loaded.
+    loaded: Pos,
     minute: Minute,
 }
 
@@ -91,8 +93,9 @@ impl Board {
     /// # Errors
     /// What the store says otherwise.
     pub async fn load(&self, store: &dyn EventStore) -> Result<(), StoreError> {
+        let loaded = *store.watch().borrow();
         let counts = store.count(RunFilter::default()).await?;
-        self.write(|state| state.counts = counts);
+        self.write(|state| (state.loaded, state.counts) = (loaded, counts));
         let open = RunFilter { ended: Some(false), ..RunFilter::default() };
         let runs = store.runs(open).await?.into_iter().map(|record| record.run);
         let logs = stream::iter(runs).map(|run| async move { (run, store.read(run, Seq::START).await) });
@@ -190,7 +193,10 @@ impl State {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(entry) => {
                 // Of a run that had ended before this board was made, or that could not be read.
-                let Event::Submitted(_) = envelope.fact.event else { return None };
+                let is_new = matches!(envelope.fact.event, Event::Submitted(_)) && envelope.pos > self.loaded;
+                if !is_new {
+                    return None;
+                }
                 self.counts.total += 1;
                 self.counts.open += 1;
                 entry.insert_entry(Arc::new(Glance::new(envelope.run)))

@@ -38,7 +38,7 @@ fn run_end() -> Fact {
 }
 
 fn envelope(run: u64, seq: u64, fact: Fact) -> Envelope {
-    Envelope { v: 1, pos: Pos::new(1), run: run_id(run), seq: Seq::new(seq), fact }
+    Envelope { v: 1, pos: Pos::new(1_000), run: run_id(run), seq: Seq::new(seq), fact }
 }
 
 fn at(seconds: i64) -> Timestamp {

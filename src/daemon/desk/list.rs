@@ -106,7 +106,13 @@ impl Desk {
                 self.list_by_standing(&states, filter, limit).await
             };
         }
-        let counts = self.store().count(filter.clone()).await?;
+        let of_all = RunFilter { before: None, ..filter.clone() };
+        let counts = if of_all == RunFilter::default() {
+            self.hub.caught_up().await;
+            self.hub.board().counts()
+        } else {
+            self.store().count(of_all).await?
+        };
         // One more than the page: it tells whether there is a page before this one.
         let mut records = self.store().runs(RunFilter { limit: Some(limit + 1), ..filter }).await?;
         let surplus = records.len().saturating_sub(limit);

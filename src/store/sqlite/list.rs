@@ -244,7 +244,8 @@ mod tests {
             ),
             (
                 RunFilter { among: Some(run.into_iter().collect()), ..all() },
-                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id=?)",
+                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id=?), LIST SUBQUERY 1, \
+                 SCAN json_each VIRTUAL TABLE INDEX 1:, USE TEMP B-TREE FOR ORDER BY",
             ),
             (RunFilter { key: key(), ..all() }, "SEARCH run USING INDEX run_submission (submission_key=?)"),
             (

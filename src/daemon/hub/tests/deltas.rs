@@ -23,7 +23,7 @@ async fn spoken_text_comes_to_those_that_asked_and_follow_its_run() {
     say(&world, 1, "two\nlines");
     let sent = listens.next().await.unwrap();
     let data = serde_json::json!({ "run": run_id(1), "turn": 1, "kind": "text", "text": "two\nlines" });
-    assert_eq!(sent, Sent { id: None, event: "delta".to_owned(), data });
+    assert_eq!(sent, Sent { id: None, event: "text".to_owned(), data });
     world.append(run_id(1), 1, &[turn(1)]);
     assert_eq!((listens.ids(1).await, does_not.ids(1).await), (vec![2], vec![2]));
     drop(listens);
@@ -67,7 +67,7 @@ async fn a_stalled_listener_misses_text_but_no_event_and_costs_no_memory() {
     let (mut came, mut missed, mut ids) = (0, 0, Vec::new());
     for sent in stalled.rest().await {
         match &*sent.event {
-            "delta" => came += 1,
+            "text" => came += 1,
             "lagged" => missed += sent.data["missed"].as_u64().unwrap(),
             _ => ids.extend(sent.id),
         }
