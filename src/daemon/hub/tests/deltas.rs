@@ -22,7 +22,7 @@ async fn spoken_text_comes_to_those_that_asked_and_follow_its_run() {
     say(&world, 2, "another run's");
     say(&world, 1, "two\nlines");
     let sent = listens.next().await.unwrap();
-    let data = serde_json::json!({ "run": run_id(1), "turn": 1, "kind": "text", "text": "two\nlines" });
+    let data = serde_json::json!({ "run": run_id(1), "turn": 1, "text": "two\nlines" });
     assert_eq!(sent, Sent { id: None, event: "text".to_owned(), data });
     world.append(run_id(1), 1, &[turn(1)]);
     assert_eq!((listens.ids(1).await, does_not.ids(1).await), (vec![2], vec![2]));
