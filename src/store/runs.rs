@@ -18,6 +18,8 @@ const ABOUT_CHARS: usize = 120;
 /// Which runs are asked for. What is absent does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
+    /// Only these.
+    pub among: Option<Vec<RunId>>,
     /// Only those of this batch.
     pub batch: Option<BatchId>,
     /// Only those that have ended, or only those that have not.
@@ -58,7 +60,8 @@ impl RunFilter {
 
     /// Whether a run matches; `before` and `limit`, which choose among those that do, are not its business.
     pub(super) fn admits(&self, record: &RunRecord) -> bool {
-        self.batch.is_none_or(|batch| record.batch == Some(batch))
+        self.among.as_ref().is_none_or(|runs| runs.contains(&record.run))
+            && self.batch.is_none_or(|batch| record.batch == Some(batch))
             && self.ended.is_none_or(|ended| record.end.is_some() == ended)
             && self.task_id.as_ref().is_none_or(|id| record.task_id.as_deref() == Some(id))
             && self.since.is_none_or(|since| record.submitted_at >= since)

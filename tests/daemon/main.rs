@@ -5,6 +5,7 @@
 mod abuse;
 mod crash;
 mod durable;
+mod followers;
 mod harness;
 mod managed;
 mod openapi;

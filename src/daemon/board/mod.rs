@@ -1,6 +1,6 @@
 //! The open runs at a glance, so that a list of them is shown without reading a log.
 //!
-//! Holds one [`Glance`] for each run that has not ended, and what happened in the last minute. Whoever follows the log
+//! Holds one [`Glance`] for each run that has not ended, how many have, and what happened in the last minute. Whoever follows the log
 //! feeds it, in the order of the log; an event that it has taken in before changes nothing. A question holds up whoever
 //! feeds it for no longer than it takes to look at each glance once: sorting is done afterwards, on shared copies.
 
@@ -10,8 +10,11 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    pin::pin,
     sync::{Arc, PoisonError, RwLock},
 };
+
+use futures_util::{StreamExt as _, stream};
 
 pub use rate::Rates;
 
@@ -20,12 +23,15 @@ use crate::{
     domain::{
         event::{Envelope, Event},
         glance::{CallStage, Glance, Stand},
-        id::{BatchId, RunId, Seq},
+        id::{BatchId, Pos, RunId, Seq},
         time::Timestamp,
         usage::Usage,
     },
-    store::{EventStore, RunFilter, StoreError},
+    store::{EventStore, RunCounts, RunFilter, StoreError},
 };
+
+/// Logs that are read at once.
+const AT_ONCE: usize = 16;
 
 /// The open runs at a glance.
 #[derive(Debug, Default)]
@@ -34,6 +40,9 @@ pub struct Board(RwLock<State>);
 #[derive(Debug, Default)]
 struct State {
     open: BTreeMap<RunId, Arc<Glance>>,
+    counts: RunCounts,
+    /// The last event that was counted as the log was loaded.
+    loaded: Pos,
     minute: Minute,
 }
 
@@ -78,23 +87,30 @@ impl Totals {
 }
 
 impl Board {
-    /// Reads the logs of the open runs. A log that cannot be read is passed over: its run cannot go on either.
+    /// Counts the runs and reads the logs of those that are open. A log that cannot be read is passed over: its run cannot
+    /// go on either. What is counted is right if nothing is written meanwhile.
     ///
     /// # Errors
     /// What the store says otherwise.
     pub async fn load(&self, store: &dyn EventStore) -> Result<(), StoreError> {
+        let loaded = *store.watch().borrow();
+        let counts = store.count(RunFilter::default()).await?;
+        self.write(|state| (state.loaded, state.counts) = (loaded, counts));
         let open = RunFilter { ended: Some(false), ..RunFilter::default() };
-        for record in store.runs(open).await? {
-            match store.read(record.run, Seq::START).await {
+        let runs = store.runs(open).await?.into_iter().map(|record| record.run);
+        let logs = stream::iter(runs).map(|run| async move { (run, store.read(run, Seq::START).await) });
+        let mut logs = pin!(logs.buffer_unordered(AT_ONCE));
+        while let Some((run, log)) = logs.next().await {
+            match log {
                 Ok(log) => {
-                    let mut glance = Glance::new(record.run);
+                    let mut glance = Glance::new(run);
                     for envelope in &log {
                         glance.evolve(&envelope.fact);
                     }
                     self.put(glance);
                 }
                 Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::warn!(run.id = %record.run, error = %error, "open run not readable");
+                    tracing::warn!(run.id = %run, error = %error, "open run not readable");
                 }
                 Err(error) => return Err(error),
             }
@@ -116,6 +132,18 @@ impl Board {
     /// One open run.
     pub fn get(&self, run: RunId) -> Option<Arc<Glance>> {
         self.read(|state| state.open.get(&run).cloned())
+    }
+
+    /// The open runs that `admits` admits, oldest first.
+    pub fn ids(&self, admits: impl Fn(&Glance) -> bool) -> Vec<RunId> {
+        self.read(|state| {
+            state.open.values().filter(|glance| admits(glance)).map(|glance| glance.run).collect()
+        })
+    }
+
+    /// How many runs there are, and how they stand.
+    pub fn counts(&self) -> RunCounts {
+        self.read(|state| state.counts.clone())
     }
 
     /// Open runs that `admits` admits, by `key`, then by age; `limit` of them after the first `offset`.
@@ -165,7 +193,12 @@ impl State {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(entry) => {
                 // Of a run that had ended before this board was made, or that could not be read.
-                let Event::Submitted(_) = envelope.fact.event else { return None };
+                let is_new = matches!(envelope.fact.event, Event::Submitted(_)) && envelope.pos > self.loaded;
+                if !is_new {
+                    return None;
+                }
+                self.counts.total += 1;
+                self.counts.open += 1;
                 entry.insert_entry(Arc::new(Glance::new(envelope.run)))
             }
         };
@@ -178,7 +211,9 @@ impl State {
         glance.evolve(&envelope.fact);
         self.minute.count(&envelope.fact);
         let batch = glance.batch;
-        if matches!(glance.stand, Stand::Ended(_)) {
+        if let Stand::Ended(outcome) = glance.stand {
+            self.counts.open -= 1;
+            *self.counts.ended.entry(outcome.as_str().to_owned()).or_default() += 1;
             entry.remove();
         }
         batch

@@ -38,7 +38,7 @@ fn run_end() -> Fact {
 }
 
 fn envelope(run: u64, seq: u64, fact: Fact) -> Envelope {
-    Envelope { v: 1, pos: Pos::new(1), run: run_id(run), seq: Seq::new(seq), fact }
+    Envelope { v: 1, pos: Pos::new(1_000), run: run_id(run), seq: Seq::new(seq), fact }
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -58,11 +58,16 @@ async fn it_holds_the_open_runs_and_takes_in_each_event_once() {
     }
     assert_eq!(board.get(run_id(2)), None);
     assert_eq!(board.get(run_id(1)).unwrap().usage.input, 5);
+    let counts =
+        |open, done| RunCounts { total: open + done, open, ended: [("done".to_owned(), done)].into() };
+    assert_eq!(board.counts(), counts(1, 1));
     board.fold(&envelope(1, 3, message(102, 7)));
     board.fold(&envelope(3, 1, submitted()));
     assert_eq!(board.get(run_id(1)).unwrap().usage.input, 12);
     assert_eq!(board.page(|_| true, |_| (), 0, 10).total, 2);
+    assert_eq!((board.counts(), board.ids(|_| true)), (counts(2, 1), vec![run_id(1), run_id(3)]));
     board.fold(&envelope(1, 4, run_end()));
+    assert_eq!((board.counts(), board.ids(|_| true)), (counts(1, 2), vec![run_id(3)]));
     assert_eq!(board.page(|_| true, |_| (), 0, 10).runs, [board.get(run_id(3)).unwrap()]);
 }
 

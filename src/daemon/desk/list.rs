@@ -3,11 +3,20 @@
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Desk, view::view};
+use super::{
+    Desk,
+    view::{standing, view},
+};
 use crate::{
     clock::from_rfc3339,
     daemon::wire::{ApiError, Code, Counts, RunList, RunState, labels, outcome_or_detail},
-    domain::{batch::RetryFailed, id::BatchId, outcome::Outcome, time::Timestamp},
+    domain::{
+        batch::RetryFailed,
+        glance::Glance,
+        id::{BatchId, RunId},
+        outcome::Outcome,
+        time::Timestamp,
+    },
     store::{RunCounts, RunFilter},
 };
 
@@ -97,9 +106,21 @@ impl Desk {
         }
         let filter = RunFilter { ended: states.ended(), ..self.filter(query).await? };
         if states.splits_open() {
-            return self.list_by_standing(&states, filter, limit).await;
+            let RunFilter { batch, before, .. } = filter;
+            let of_batch = RunFilter { ended: Some(false), batch, before, ..RunFilter::default() };
+            return if filter == of_batch {
+                self.list_from_board(&states, batch, before, limit).await
+            } else {
+                self.list_by_standing(&states, filter, limit).await
+            };
         }
-        let counts = self.store().count(filter.clone()).await?;
+        let of_all = RunFilter { before: None, ..filter.clone() };
+        let counts = if of_all == RunFilter::default() {
+            self.hub.caught_up().await;
+            self.hub.board().counts()
+        } else {
+            self.store().count(of_all).await?
+        };
         // One more than the page: it tells whether there is a page before this one.
         let mut records = self.store().runs(RunFilter { limit: Some(limit + 1), ..filter }).await?;
         let surplus = records.len().saturating_sub(limit);
@@ -109,7 +130,29 @@ impl Desk {
         Ok(RunList { runs, next, counts: counted(counts) })
     }
 
-    /// Where open runs stand, the board knows: all that are open and match otherwise are looked at.
+    /// Where open runs stand, the board knows. The log is asked for those of the page alone.
+    async fn list_from_board(
+        &self,
+        states: &States,
+        batch: Option<BatchId>,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<RunList, ApiError> {
+        let is_in = |run: &Glance| batch.is_none_or(|batch| run.batch == Some(batch));
+        let found = self.hub.board().ids(|run| is_in(run) && states.has(standing(run)));
+        let end = before.map_or(found.len(), |before| found.partition_point(|run| *run < before));
+        let begin = end.saturating_sub(limit);
+        let next = (begin > 0).then(|| found[begin].to_string());
+        let page = RunFilter { among: Some(found[begin..end].to_vec()), ..RunFilter::default() };
+        let mut runs: Vec<_> =
+            self.store().runs(page).await?.iter().map(|record| self.view(record)).collect();
+        // Some have gone on meanwhile.
+        runs.retain(|run| states.has(run.state));
+        let open = u64::try_from(found.len()).unwrap_or(u64::MAX);
+        Ok(RunList { runs, next, counts: counted(RunCounts { total: open, open, ..RunCounts::default() }) })
+    }
+
+    /// As [`Self::list_from_board`], with conditions that the board knows nothing of: all that are open and match otherwise are looked at.
     async fn list_by_standing(
         &self,
         states: &States,

@@ -5,24 +5,21 @@ use std::time::Duration;
 use super::{Desk, Phase, list::counted, view::tokens};
 use crate::{
     clock::rfc3339,
-    daemon::wire::{API_VERSION, ApiError, Load, Rates, Status},
-    store::RunFilter,
+    daemon::wire::{API_VERSION, Load, Rates, Status},
 };
 
 /// How long the root of the actors may take to answer before it is taken for stuck.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 impl Desk {
-    /// The daemon in one look.
-    ///
-    /// # Errors
-    /// The log cannot be read.
-    pub async fn status(&self) -> Result<Status, ApiError> {
-        let runs = self.store().count(RunFilter::default()).await?;
+    /// The daemon in one look. It waits for no disk, so it is told soon however much is written.
+    pub async fn status(&self) -> Status {
+        self.hub.caught_up().await;
+        let runs = self.hub.board().counts();
         let load = self.herder.supervisor.load().await;
         let totals = self.hub.board().totals(|_| true, self.now());
         let process = crate::daemon::process::facts(&self.place.state);
-        Ok(Status {
+        Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             api: API_VERSION,
             pid: std::process::id(),
@@ -55,7 +52,7 @@ impl Desk {
             followers: count(self.hub.followers()),
             rss_bytes: process.rss_bytes,
             log_bytes: process.log_bytes,
-        })
+        }
     }
 
     /// Whether the root of the actors answers.

@@ -72,9 +72,15 @@ fn started(record: &RunRecord) -> Option<String> {
 }
 
 fn state(record: &RunRecord, glance: Option<&Glance>) -> RunState {
-    let Some(glance) = glance else {
-        return if record.end.is_some() { RunState::Ended } else { RunState::Queued };
-    };
+    match glance {
+        Some(glance) => standing(glance),
+        None if record.end.is_some() => RunState::Ended,
+        None => RunState::Queued,
+    }
+}
+
+/// The state of a run that the board has.
+pub(super) fn standing(glance: &Glance) -> RunState {
     if glance.is_held() {
         return RunState::Paused;
     }

@@ -14,7 +14,11 @@ mod tests;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{
+    broadcast::{self, error::RecvError},
+    watch,
+};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use filter::{Filter, Kinds, UnknownKind};
@@ -58,6 +62,8 @@ struct Shared {
     board: Arc<Board>,
     registry: Arc<Registry>,
     ends: broadcast::Sender<Ended>,
+    /// The place of the last event that the board has taken in.
+    seen: watch::Sender<Pos>,
     closing: CancellationToken,
 }
 
@@ -83,6 +89,7 @@ impl Hub {
             board,
             registry: Arc::default(),
             ends: broadcast::Sender::new(ENDS),
+            seen: watch::Sender::new(head),
             closing,
         });
         tokio::spawn(follow(Arc::clone(&shared), feed));
@@ -93,6 +100,15 @@ impl Hub {
     /// The open runs at a glance.
     pub fn board(&self) -> &Arc<Board> {
         &self.shared.board
+    }
+
+    /// Waits until what is durable now is on the board, but no longer than a log may be left alone that cannot be read.
+    pub async fn caught_up(&self) {
+        let head = *self.shared.store.watch().borrow();
+        let mut seen = self.shared.seen.subscribe();
+        let reached = seen.wait_for(|seen| *seen >= head);
+        // The board is shown as it is then.
+        let _ = timeout(PAUSE, self.shared.closing.run_until_cancelled(reached)).await;
     }
 
     /// The ends of runs from now on, for whoever acts on them in this process.
@@ -132,6 +148,9 @@ async fn follow(shared: Arc<Shared>, mut feed: Feed) {
                         let _ = shared.ends.send((envelope.run, end.clone()));
                     }
                     shared.registry.publish(envelope, batch);
+                }
+                if let Some(last) = page.last() {
+                    shared.seen.send_replace(last.pos);
                 }
                 // A log in memory always has the next page ready.
                 tokio::task::yield_now().await;

@@ -162,6 +162,8 @@ pub(super) async fn a_filter_narrows_by_what_was_asked_and_by_how_it_ended(subje
         (RunFilter { key: Some("k".into()), ..all() }, &[3, 6]),
         (RunFilter { key: Some("K".into()), ..all() }, &[]),
         (RunFilter { predecessor: Some(run_id(2)), ..all() }, &[4]),
+        (RunFilter { among: Some([5, 9, 1].map(run_id).to_vec()), ..all() }, &[1, 5]),
+        (RunFilter { among: Some(Vec::new()), ..all() }, &[]),
         (RunFilter { model: Some("small".into()), ..outcome("failed") }, &[2, 5]),
         (RunFilter { model: Some("small".into()), limit: Some(1), ..outcome("failed") }, &[5]),
         (RunFilter { before: Some(run_id(1)), ..all() }, &[]),

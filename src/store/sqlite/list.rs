@@ -103,6 +103,8 @@ fn count_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
 fn wanted(submitted: &'static str, filter: &RunFilter) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     wanted.all(submitted, []);
+    let ids = |runs: &Vec<RunId>| serde_json::json!(runs).to_string();
+    wanted.by("id IN (SELECT unhex(value, '-') FROM json_each(?))", filter.among.as_ref().map(ids));
     wanted.by("batch = ?", filter.batch.map(|batch| batch.as_bytes().to_vec()));
     wanted.by("task_id = ?", filter.task_id.clone());
     wanted.by("submission_key = ?", filter.key.clone());
@@ -239,6 +241,11 @@ mod tests {
             (
                 RunFilter { id_prefix: Some("0".into()), ..all() },
                 "SEARCH run USING INDEX sqlite_autoindex_run_1 (id>? AND id<?), USE TEMP B-TREE FOR ORDER BY",
+            ),
+            (
+                RunFilter { among: Some(run.into_iter().collect()), ..all() },
+                "SEARCH run USING INDEX sqlite_autoindex_run_1 (id=?), LIST SUBQUERY 1, \
+                 SCAN json_each VIRTUAL TABLE INDEX 1:, USE TEMP B-TREE FOR ORDER BY",
             ),
             (RunFilter { key: key(), ..all() }, "SEARCH run USING INDEX run_submission (submission_key=?)"),
             (

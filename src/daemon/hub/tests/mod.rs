@@ -106,7 +106,17 @@ impl Reader {
         assert_eq!(self.next().await.unwrap().event, "retry: 1000");
     }
 
+    /// The next event; nothing once the run has ended and the stream has said so, or is over.
     async fn next(&mut self) -> Option<Sent> {
+        let sent = self.sent().await?;
+        if sent.event != "end" || sent.data["code"] != "ended" {
+            return Some(sent);
+        }
+        assert_eq!(self.sent().await, None, "something came after the end");
+        None
+    }
+
+    async fn sent(&mut self) -> Option<Sent> {
         if self.sent.is_empty() {
             let chunk = timeout(DEADLINE, self.stream.next()).await.unwrap()?;
             assert!(chunk.ends_with(b"\n\n"), "an event is cut in two");
