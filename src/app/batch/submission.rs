@@ -121,7 +121,14 @@ impl OnItsWay {
             Ok((run, predecessor, Some(submitted)))
         };
         let (run, predecessor, submitted) = match how {
-            How::Resume(run) => (run, None, None),
+            // Reading its line has its model at hand. Without what it names it waits rather than fails.
+            How::Resume(run) => match tasks.spec(task).await? {
+                Wanted::Whole(_) => (run, None, None),
+                Wanted::Incomplete(_, why) => {
+                    let task = tasks.id(task).cloned().unwrap_or_default();
+                    return Err(LineLost { task, why });
+                }
+            },
             How::Await(submitted) => (submitted.run, None, Some(Ok(submitted))),
             How::Start(predecessor) => start(predecessor).await?,
             How::Recover(run, predecessor) => match supervisor.resume(run).await {
