@@ -171,7 +171,11 @@ impl Input {
         let read = self.book.lend(|rules| read_line(line.number, &bytes, &Source::Submission, rules));
         let (hash, wanted) = match read.map_err(|error| error.to_string())? {
             Reread::Whole(task) => (task.hash, Wanted::Whole(task.spec)),
-            Reread::Incomplete(task, why) => (task.hash, Wanted::Incomplete(task.spec, why)),
+            Reread::Incomplete(task, why) => {
+                // A model comes back with the configuration: its tasks wait rather than fail.
+                self.book.lend(|rules| (rules.model)(&task.spec.model))?;
+                (task.hash, Wanted::Incomplete(task.spec, why))
+            }
         };
         if *hash == *line.hash { Ok(wanted) } else { Err("it has changed".to_owned()) }
     }

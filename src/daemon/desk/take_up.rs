@@ -68,7 +68,7 @@ impl Desk {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 let what = format!("the run waits for its model to be configured: {}", error.message);
-                return Err(ApiError::new(Code::Unavailable, what));
+                return Err(ApiError::new(Code::Busy, what));
             }
             Err(error) => return Err(ApiError::new(Code::Internal, error.to_string())),
         }
