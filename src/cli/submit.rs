@@ -101,7 +101,7 @@ async fn attached(client: &Client, run: &str, follow: bool, json: bool) -> anyho
         logs::show(client, &detail, true, json).await?;
     }
     let [detail] = detail;
-    let run = wait::run(client, &detail).await?;
+    let RunDetail { run, .. } = wait::run(client, detail).await?;
     if !follow {
         let mut out = Output::stdout();
         let _open = if json { out.json(&run)? } else { out.line(&wait::line(&run))? };

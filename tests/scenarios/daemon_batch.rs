@@ -164,6 +164,33 @@ fn a_batch_that_has_ended_is_given_more_and_not_something_else() {
 }
 
 #[test]
+fn a_task_that_is_given_another_attempt_meanwhile_has_the_result_of_the_latest() {
+    let place = Place::new();
+    let _daemon = Daemon::start(&place);
+    place.tasks("in.jsonl", &[fails("f"), gated("g")]);
+    let attempts = |lines: &[Value]| {
+        let attempt = |line: &Value| format!("{}{}", line["id"].as_str().unwrap(), line["attempt"]);
+        lines.iter().map(attempt).collect::<Vec<_>>()
+    };
+    let again = |batch: &str| {
+        let requeue = ["requeue", "--batch", batch, "--task", "f"];
+        place.herder(&requeue).expect(0);
+        until("the second attempt has ended", || {
+            let ended = ["ls", "--batch", batch, "--task", "f", "--standing", "ended", "--json"];
+            place.herder(&ended).json().len() == 2
+        });
+    };
+    let watcher = place.start(&[&BATCH[..], &["--keep-order"]].concat());
+    until("its first result is there", || place.results("out.jsonl").len() == 1);
+    again("in.jsonl");
+    place.write("work/go", "");
+    assert_eq!(watcher.wait(), Some(1), "{}", place.read("err.txt"));
+    assert_eq!(attempts(&place.results("out.jsonl")), ["f2", "g1"]);
+    let summary = summary(&place.read("err.txt"));
+    assert!(summary.contains(" 1 done, 1 "), "{summary}");
+}
+
+#[test]
 fn a_batch_that_was_halted_or_cancelled_goes_on_if_that_is_said() {
     let place = Place::new();
     let _daemon = Daemon::start(&place);
