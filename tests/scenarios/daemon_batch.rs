@@ -89,6 +89,7 @@ fn a_batch_goes_on_without_whoever_watches_it_and_is_attached_to_again() {
     }
     let busy = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--daemon", "--first", "1"]);
     assert_eq!(busy.code, Some(1), "{}", busy.err);
+    assert!(busy.err.contains("the batch of out.jsonl, ") && !busy.err.contains(" key"), "{}", busy.err);
     place.write("work/go", "");
     place.herder(&BATCH).expect(0);
     assert_eq!(
@@ -152,6 +153,7 @@ fn a_batch_that_has_ended_is_given_more_and_not_something_else() {
         "{}",
         refused.err
     );
+    assert!(refused.err.contains("the batch of out.jsonl, "), "{}", refused.err);
     assert_eq!(attempts("out.jsonl"), [1, 2, 1]);
     place.herder(&[&BATCH[..], &["--restart-stale"]].concat()).expect(1);
     assert_eq!(place.results("out.jsonl").iter().filter(|line| line["text"] == "other").count(), 1);

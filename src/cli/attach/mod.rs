@@ -162,12 +162,13 @@ async fn submit(
         reqwest::Body::wrap_stream(stream::iter(lines))
     };
     let submitted = asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await;
-    submitted.map_err(|error| match error {
-        ClientError::Refused(mut refusal) if matches!(refusal.code, Code::Misfit | Code::Busy) => {
+    submitted.map_err(|mut error| {
+        if let ClientError::Refused(refusal) = &mut error
+            && matches!(refusal.code, Code::Misfit | Code::Busy)
+        {
             refusal.message = of_files(&refusal.message, out, &args.input);
-            ClientError::Refused(refusal).into()
         }
-        error => error.into(),
+        error.into()
     })
 }
 
