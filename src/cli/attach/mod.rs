@@ -33,6 +33,7 @@ use crate::{
 };
 
 mod follow;
+mod latest;
 mod shown;
 mod stopping;
 #[cfg(test)]
@@ -161,16 +162,21 @@ async fn submit(
         reqwest::Body::wrap_stream(stream::iter(lines))
     };
     let submitted = asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await;
-    submitted.map_err(|error| match (error, out) {
-        // The daemon knows the batch by its key, a person by where its results go.
-        (ClientError::Refused(mut refusal), Some(out))
-            if matches!(refusal.code, Code::Misfit | Code::Busy) =>
+    submitted.map_err(|mut error| {
+        if let ClientError::Refused(refusal) = &mut error
+            && matches!(refusal.code, Code::Misfit | Code::Busy)
         {
-            refusal.message = format!("{}: {}", out.display(), refusal.message);
-            ClientError::Refused(refusal).into()
+            refusal.message = of_files(&refusal.message, out, &args.input);
         }
-        (error, _) => error.into(),
+        error.into()
     })
+}
+
+/// What the daemon says of a batch, which it knows by its key, as a person knows it: by where its results go, or its
+/// tasks come from.
+fn of_files(message: &str, out: Option<&Path>, input: &Path) -> String {
+    let batch = format!("the batch of {}", out.unwrap_or(input).display());
+    message.replace("the batch of this key", &batch).replace("use another key", "name another OUT")
 }
 
 fn again(retry: RetryFailed) -> Option<&'static str> {
