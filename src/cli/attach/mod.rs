@@ -5,6 +5,7 @@
 //! connection or the daemon itself went away meanwhile.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -150,12 +151,14 @@ async fn submit(
         .with_some("retry_failed", args.retry_failed.and_then(again))
         .with_some("restart_stale", args.restart_stale.then_some(true));
     let key = key(out, &args.input);
+    let (tasks, chosen) = &**input;
+    let order = Arc::new(in_order(tasks.len(), chosen));
+    let route = route.with_some("first", (chosen.len() < tasks.len()).then_some(chosen.len()));
     // The lines may be many: each is written when it is sent.
     let body = || {
-        let input = input.clone();
-        let lines = (0..input.1.len()).map(move |number| {
-            let (tasks, chosen) = &*input;
-            let mut line = line(&tasks[chosen[number]].spec)?;
+        let (input, order) = (input.clone(), order.clone());
+        let lines = (0..order.len()).map(move |number| {
+            let mut line = line(&input.0[order[number]].spec)?;
             line.push(b'\n');
             Ok::<_, io::Error>(line)
         });
@@ -170,6 +173,13 @@ async fn submit(
         }
         error.into()
     })
+}
+
+/// The chosen lines, then the others: they are sent too, since a batch that lacks lines which are of record does not fit.
+fn in_order(tasks: usize, chosen: &[usize]) -> Vec<usize> {
+    let are_chosen: BTreeSet<usize> = chosen.iter().copied().collect();
+    let others = (0..tasks).filter(|place| !are_chosen.contains(place));
+    chosen.iter().copied().chain(others).collect()
 }
 
 /// What the daemon says of a batch, which it knows by its key, as a person knows it: by where its results go, or its
