@@ -232,3 +232,19 @@ fn a_batch_is_held_and_retuned_as_a_whole() {
     place.herder(&["wait", &id]).expect(0);
     assert_eq!(state(), "ended");
 }
+
+#[test]
+fn parts_of_a_batch_may_be_chosen_one_after_the_other() {
+    let place = Place::new();
+    let _daemon = Daemon::start(&place);
+    let ids = ["a", "b", "c", "d"];
+    place.tasks("in.jsonl", &ids.map(|id| says(id, "hello")));
+    for (chosen, results) in
+        [(&["--first", "2"][..], 2), (&["--only", "d"], 3), (&[], 4), (&["--only", "a"], 4)]
+    {
+        place.herder(&[&BATCH[..], chosen].concat()).expect(0);
+        let found: BTreeSet<String> =
+            field(&place.results("out.jsonl"), "id").into_iter().map(str::to_owned).collect();
+        assert_eq!(found.len(), results, "{chosen:?}: {found:?}");
+    }
+}
