@@ -87,7 +87,8 @@ fn a_batch_goes_on_without_whoever_watches_it_and_is_attached_to_again() {
         let err = place.read("err.txt");
         assert!(err.contains("detached: batch in.jsonl goes on; the same command attaches again"), "{err}");
     }
-    let busy = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--daemon", "--first", "1"]);
+    place.tasks("more.jsonl", &[says("a", "x"), gated("g"), says("b", "y"), says("c", "z")]);
+    let busy = place.herder(&["batch", "more.jsonl", "-o", "out.jsonl", "--daemon"]);
     assert_eq!(busy.code, Some(1), "{}", busy.err);
     assert!(busy.err.contains("the batch of out.jsonl, ") && !busy.err.contains(" key"), "{}", busy.err);
     place.write("work/go", "");
