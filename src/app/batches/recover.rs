@@ -48,8 +48,8 @@ enum TakeUpError {
 
 impl Batches {
     /// Takes up every batch of record that has not ended, and returns once it is known which runs that concerns. Called
-    /// once, before anything is submitted or resumed: first of all it settles what all open runs, single ones included,
-    /// left in doubt.
+    /// once, before anything is submitted or resumed, and after what all open runs, single ones included, left in doubt
+    /// has been settled.
     ///
     /// A batch that cannot go on says so in its status.
     ///
@@ -58,7 +58,6 @@ impl Batches {
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let records = self.0.store.batches().await?;
         let open = self.0.store.runs(RunFilter { ended: Some(false), ..RunFilter::default() }).await?;
-        self.0.supervisor.settle(open.iter().map(|record| record.run)).await?;
         let mut keys = self.0.keys.lock().await;
         let entries: Vec<Arc<Entry>> = records.into_iter().filter_map(Entry::of).map(Arc::new).collect();
         let mut runs: BTreeMap<BatchId, Vec<RunId>> =
