@@ -17,8 +17,9 @@ use crate::{
     store::{RunRecord, StoreError},
 };
 
-/// Logs that are read at once.
-const AT_ONCE: usize = 8;
+/// Runs that are taken up at once. A log is read behind what those that go on already are writing, so each has to wait for
+/// the disk: many wait together.
+const AT_ONCE: usize = 256;
 
 impl Desk {
     /// Settles what an earlier daemon left in doubt. Comes before any run goes on, of a batch or not, since whichever does
