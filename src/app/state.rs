@@ -152,11 +152,17 @@ pub enum FindError {
     Store(#[from] StoreError),
 }
 
-/// Finds a run by its id, a unique beginning of its id, or its task's id (then the latest attempt).
+/// Finds a run by its id, its task's id (then the latest attempt), or a unique beginning of its id.
 ///
 /// # Errors
 /// There is none, or there are several.
 pub async fn find(store: &dyn EventStore, name: &str) -> Result<RunRecord, FindError> {
+    let by_prefix = |prefix| RunFilter { id_prefix: Some(prefix), ..RunFilter::default() };
+    if let Ok(run) = name.parse::<RunId>()
+        && let Some(record) = store.runs(by_prefix(run.to_string())).await?.pop()
+    {
+        return Ok(record);
+    }
     let by_task = RunFilter { task_id: Some(name.to_owned()), ..RunFilter::default() };
     if let Some(latest) =
         store.runs(by_task).await?.into_iter().max_by_key(|record| (record.attempt, record.run))
@@ -166,8 +172,7 @@ pub async fn find(store: &dyn EventStore, name: &str) -> Result<RunRecord, FindE
     if name.is_empty() {
         return Err(FindError::None(name.to_owned()));
     }
-    let by_id = RunFilter { id_prefix: Some(name.to_ascii_lowercase()), ..RunFilter::default() };
-    let mut found = store.runs(by_id).await?;
+    let mut found = store.runs(by_prefix(name.to_ascii_lowercase())).await?;
     match (found.len(), found.pop()) {
         (1, Some(record)) => Ok(record),
         (0, _) | (_, None) => Err(FindError::None(name.to_owned())),
@@ -178,4 +183,35 @@ pub async fn find(store: &dyn EventStore, name: &str) -> Result<RunRecord, FindE
 /// A new name for a run: a UUID v7, so that names sort by age.
 pub fn new_run() -> RunId {
     RunId::new(uuid::Uuid::now_v7())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        id::Seq,
+        run::{Input, Run},
+        task::TaskSpec,
+        time::Timestamp,
+    };
+
+    #[tokio::test]
+    async fn a_whole_id_is_a_runs_before_it_is_a_tasks() {
+        let store = MemoryStore::default();
+        let (shadowed, other) = (RunId::from_bytes([1; 16]), RunId::from_bytes([2; 16]));
+        for (run, task) in [(shadowed, "a".to_owned()), (other, shadowed.to_string())] {
+            let spec = serde_json::json!({
+                "task": "t", "task_id": task, "attempt": 1, "model": "m", "workspace": "/"
+            });
+            let spec: TaskSpec = serde_json::from_value(spec).expect("a spec");
+            let now = Timestamp::from_micros(0);
+            let facts = Run::new(run).decide(Input::Submit(Arc::new(spec)), now).expect("facts");
+            store.durable(store.append(run, Seq::START, &facts).expect("taken")).await.expect("durable");
+        }
+        let found = async |name: &str| find(&store, name).await.map(|record| record.run).ok();
+        assert_eq!(found(&shadowed.to_string()).await, Some(shadowed));
+        assert_eq!(found(&shadowed.to_string().to_uppercase()).await, Some(shadowed));
+        assert_eq!((found("a").await, found("02").await), (Some(shadowed), Some(other)));
+        assert_eq!(found(&RunId::from_bytes([3; 16]).to_string()).await, None);
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
     daemon::{
         client::{Client, ClientError, Route},
         server::socket::{self, SocketError, SocketPath, Surroundings},
-        wire::{Code, Status, Submitted},
+        wire::{Status, Submitted},
     },
     store::folder::FolderError,
 };
@@ -49,8 +49,16 @@ pub(super) async fn submit(
     body: impl Fn() -> reqwest::Body,
 ) -> Result<Submitted, ClientError> {
     let submit = || client.submit(route, media_type, body(), key);
-    match submit().await {
-        Err(ClientError::Lost { .. }) if key.is_some() => patiently(WINDOW, submit).await,
+    if key.is_some() { surely(submit).await } else { submit().await }
+}
+
+/// Asks for what may be asked for twice without harm: again, if the answer was lost.
+pub(super) async fn surely<T, Asked>(mut ask: impl FnMut() -> Asked) -> Result<T, ClientError>
+where
+    Asked: Future<Output = Result<T, ClientError>>,
+{
+    match ask().await {
+        Err(ClientError::Lost { .. }) => patiently(WINDOW, ask).await,
         answer => answer,
     }
 }
@@ -132,22 +140,12 @@ impl Patience {
     /// Waits before the next try. Gives the error back if there is no sense in one.
     pub(super) async fn after(&mut self, error: ClientError) -> Result<(), ClientError> {
         let away = *self.away.get_or_insert_with(Instant::now);
-        if !may_pass(&error) || away.elapsed() + self.pause > self.window {
+        if !error.may_pass() || away.elapsed() + self.pause > self.window {
             return Err(error);
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE.1);
         Ok(())
-    }
-}
-
-fn may_pass(error: &ClientError) -> bool {
-    match error {
-        ClientError::NoDaemon { .. } | ClientError::Lost { .. } => true,
-        ClientError::Refused(refusal) => {
-            matches!(refusal.code, Code::Unavailable | Code::TooManyConnections)
-        }
-        ClientError::Version { .. } | ClientError::NotHerder { .. } | ClientError::Setup(_) => false,
     }
 }
 

@@ -104,17 +104,20 @@ pub(super) async fn ask(
     let route = filter.route(SystemClock.now());
     let limit = limit.unwrap_or(usize::MAX);
     let first = limit.min(PAGE);
-    let mut list: RunList = client.get(&route.clone().with("limit", first)).await?;
-    while list.runs.len() < limit
-        && let Some(before) = list.next.take()
+    let RunList { runs, mut next, counts } = client.get(&route.clone().with("limit", first)).await?;
+    let (mut count, mut pages) = (runs.len(), vec![runs]);
+    while count < limit
+        && let Some(before) = next.take()
     {
-        let rest = (limit - list.runs.len()).min(PAGE);
-        let page = route.clone().with("limit", rest).with("before", before);
-        let mut older: RunList = client.get(&page).await?;
-        older.runs.append(&mut list.runs);
-        list = RunList { runs: older.runs, next: older.next, counts: list.counts };
+        let page = route.clone().with("limit", (limit - count).min(PAGE)).with("before", before);
+        let older: RunList = client.get(&page).await?;
+        count += older.runs.len();
+        next = older.next;
+        pages.push(older.runs);
     }
-    Ok(list)
+    // The newest page came first, and in each the newest run is last.
+    let runs = pages.into_iter().rev().flatten().collect();
+    Ok(RunList { runs, next, counts })
 }
 
 /// How often the list is shown anew.

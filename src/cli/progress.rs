@@ -81,10 +81,23 @@ impl Progress {
         }
     }
 
-    fn count(&mut self, outcome: Outcome) {
-        if let Some(place) = Outcome::NAMES.iter().position(|name| *name == outcome.as_str()) {
-            self.ended[place] += 1;
+    /// A task that had ended so has come to another end since.
+    pub fn ended_anew(&mut self, before: Outcome, outcome: Outcome) {
+        if let Some(count) = self.counted(before) {
+            *count = count.saturating_sub(1);
         }
+        self.count(outcome);
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        if let Some(count) = self.counted(outcome) {
+            *count += 1;
+        }
+    }
+
+    fn counted(&mut self, outcome: Outcome) -> Option<&mut usize> {
+        let place = Outcome::NAMES.iter().position(|name| *name == outcome.as_str())?;
+        self.ended.get_mut(place)
     }
 
     /// Tasks that have ended.

@@ -1,10 +1,15 @@
 //! `herder steer` and `herder follow-up`: something is said to a run.
 
 use clap::Args;
+use uuid::Uuid;
 
-use super::{Context, Exit, asking, stdout::Output};
+use super::{
+    Context, Exit,
+    asking::{self, surely},
+    stdout::Output,
+};
 use crate::daemon::{
-    client::Route,
+    client::{Client, ClientError, Route},
     wire::{Changed, Say},
 };
 
@@ -51,17 +56,57 @@ pub(crate) enum When {
 
 /// Runs one of the commands.
 pub(crate) async fn main(args: SayArgs, when: When, context: Context) -> anyhow::Result<Exit> {
-    let verb = match when {
-        When::Steer => "steer",
-        When::FollowUp => "follow-up",
-    };
     let say = Say { text: args.text, expected_turn: args.turn };
-    let client = asking::client(&context)?;
-    let changed: Changed = client.post(&Route::to(["v1", "runs", &args.run, verb]), &say).await?;
+    let changed = tell(&asking::client(&context)?, &args.run, when, &say).await?;
     let mut out = Output::stdout();
     if args.json {
         let _open = out.json(&changed)?;
     }
     let _open = out.flush()?;
     Ok(Exit::Done)
+}
+
+/// Says something to a run. It hears it once, though the answer be lost and the daemon asked again.
+pub(super) async fn tell(client: &Client, run: &str, when: When, say: &Say) -> Result<Changed, ClientError> {
+    let verb = match when {
+        When::Steer => "steer",
+        When::FollowUp => "follow-up",
+    };
+    let (route, key) = (Route::to(["v1", "runs", run, verb]), Uuid::now_v7().to_string());
+    surely(|| client.post_once(&route, say, &key)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{Arc, Mutex},
+    };
+
+    use axum::{Router, http::HeaderMap, routing::post};
+
+    use super::*;
+    use crate::cli::fake::{Fake, parts};
+
+    #[tokio::test]
+    async fn what_is_said_is_said_again_with_its_key_if_the_answer_was_lost() {
+        let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = keys.clone();
+        let hear = move |headers: HeaderMap| {
+            let mut heard = heard.lock().expect("unpoisoned");
+            heard.push(headers["idempotency-key"].to_str().expect("text").to_owned());
+            let (answer, lost) = (r#"{"changed": true, "seq": 9}"#.to_owned(), heard.len() == 1);
+            async move { parts(vec![answer], lost) }
+        };
+        let router = Router::new().route("/v1/runs/r1/steer", post(hear.clone()));
+        let fake = Fake::start(router.route("/v1/runs/r1/follow-up", post(hear)));
+        let say = Say { text: "x".to_owned(), expected_turn: None };
+        for when in [When::Steer, When::FollowUp] {
+            let changed = tell(&fake.client(), "r1", when, &say).await.expect("heard");
+            assert_eq!(changed.seq, Some(9));
+        }
+        let keys = keys.lock().expect("unpoisoned");
+        assert_eq!((keys.len(), keys.iter().collect::<BTreeSet<_>>().len()), (3, 2), "{keys:?}");
+        assert_eq!(keys[0], keys[1]);
+    }
 }

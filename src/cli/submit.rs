@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     Context, Exit,
@@ -77,16 +78,17 @@ pub(crate) async fn main(args: SubmitArgs, context: Context) -> anyhow::Result<E
     let route = Route::to(["v1", "runs"]);
     let submitted =
         asking::submit(&client, &route, "application/json", Some(&key), || body.clone().into()).await?;
+    // Whoever has read the id may leave at once.
+    let stays = args.wait || args.follow;
+    let leave = stays.then(|| signal(SignalKind::interrupt())).transpose()?;
     let mut out = Output::stdout();
     let _open = if args.json { out.json(&submitted)? } else { out.line(&submitted.id)? };
     let _open = out.flush()?;
-    if !args.wait && !args.follow {
-        return Ok(Exit::Done);
-    }
+    let Some(mut leave) = leave else { return Ok(Exit::Done) };
     let attached = attached(&client, &submitted.id, args.follow, args.json);
     tokio::select! {
         exit = attached => exit,
-        _ = tokio::signal::ctrl_c() => {
+        _ = leave.recv() => {
             say(&format!("run {0} goes on; `herder logs -f {0}` shows it", submitted.id));
             Ok(Exit::Interrupted)
         }
@@ -101,7 +103,7 @@ async fn attached(client: &Client, run: &str, follow: bool, json: bool) -> anyho
         logs::show(client, &detail, true, json).await?;
     }
     let [detail] = detail;
-    let run = wait::run(client, &detail).await?;
+    let RunDetail { run, .. } = wait::run(client, detail).await?;
     if !follow {
         let mut out = Output::stdout();
         let _open = if json { out.json(&run)? } else { out.line(&wait::line(&run))? };

@@ -110,7 +110,9 @@ async fn all(client: &Client, awaited: Vec<Awaited>, any: bool, json: bool) -> a
         .into_iter()
         .map(|one| async move {
             match one {
-                Awaited::Run(detail) => run(client, &detail).await.map(|run| Ended::Run(Box::new(run))),
+                Awaited::Run(detail) => {
+                    run(client, *detail).await.map(|detail| Ended::Run(Box::new(detail.run)))
+                }
                 Awaited::Batch(view) => batch(client, *view).await.map(|view| Ended::Batch(Box::new(view))),
             }
         })
@@ -137,19 +139,18 @@ async fn all(client: &Client, awaited: Vec<Awaited>, any: bool, json: bool) -> a
 }
 
 /// Waits for the end of a run.
-pub(super) async fn run(client: &Client, detail: &RunDetail) -> Result<RunView, ClientError> {
+pub(super) async fn run(client: &Client, mut detail: RunDetail) -> Result<RunDetail, ClientError> {
     let route = Route::to(["v1", "runs", &detail.run.id]);
     let mut seen = detail.events;
-    let mut run = detail.run.clone();
-    while run.state != RunState::Ended {
+    while detail.run.state != RunState::Ended {
         let events = Route::to(["v1", "runs", &detail.run.id, "events"]);
         let mut follower = client.follow(events, Some(seen));
         while let Some(event) = follower.next().await? {
             seen = event.id.unwrap_or(seen);
         }
-        run = patiently(WINDOW, || client.get::<RunDetail>(&route)).await?.run;
+        detail = patiently(WINDOW, || client.get(&route)).await?;
     }
-    Ok(run)
+    Ok(detail)
 }
 
 async fn batch(client: &Client, mut view: BatchView) -> Result<BatchView, ClientError> {

@@ -195,6 +195,7 @@ async fn open_desk(
         clock: services.clock.clone(),
         add_model: herder.add_model(),
     })?;
+    batches.load().await?;
     let place = Place {
         state: folder,
         socket: doors.socket.clone(),

@@ -27,25 +27,25 @@ async fn the_manager_is_told_when_it_is_ready_when_it_reloads_and_when_it_ends()
     first.kill();
     let manager = Manager::new();
     let mut daemon = managed(&house, &manager, &[]);
-    let ready = manager.report();
+    let ready = manager.state();
     assert_eq!((&*ready["READY"], &*ready["MAINPID"]), ("1", &*daemon.pid().to_string()));
     // What was left is taken up by then.
     assert_eq!(daemon.status().await.phase, "ready");
     daemon.until_run_ends(&run).await;
     house.configure("[supervisor]\nmax_live_runs = 7\n");
     daemon.signal(Signal::HUP);
-    let reload = manager.report();
+    let reload = manager.state();
     assert_eq!(reload["RELOADING"], "1");
     assert!(reload["MONOTONIC_USEC"].parse::<u64>().unwrap() > 0);
-    assert_eq!(manager.report()["READY"], "1");
+    assert_eq!(manager.state()["READY"], "1");
     assert_eq!(daemon.status().await.max_live_runs, 7);
     house.configure("[supervisor\n");
     daemon.signal(Signal::HUP);
-    assert_eq!(manager.report()["RELOADING"], "1");
-    assert_eq!(manager.report()["READY"], "1");
+    assert_eq!(manager.state()["RELOADING"], "1");
+    assert_eq!(manager.state()["READY"], "1");
     assert_eq!(daemon.status().await.max_live_runs, 7);
     daemon.signal(Signal::TERM);
-    assert_eq!(manager.report()["STOPPING"], "1");
+    assert_eq!(manager.state()["STOPPING"], "1");
     assert_eq!(daemon.ended().await, Some(0));
     house.assert_nothing_runs();
 }

@@ -226,7 +226,7 @@ async fn a_request_that_is_not_right_is_told_what_would_be() {
     let daemon = Daemon::seeded().await;
     let description = daemon.description().await;
     let long = "k".repeat(257);
-    let large = daemon.task("large", 0).replace("something", &"x".repeat(3 << 20));
+    let large = format!(r#"{{"text": "{}"}}"#, "x".repeat(2 << 20));
     let other = daemon.task("other", 0);
     let json = &[][..];
     let table: &[Bad<'_>] = &[
@@ -262,7 +262,7 @@ async fn a_request_that_is_not_right_is_told_what_would_be() {
         (422, InvalidInput, "POST", "/v1/runs", json, "[]", "want one JSON object"),
         (422, InvalidInput, "POST", "/v1/runs", json, r#"{"task": 1}"#, "expected a string"),
         (422, InvalidInput, "POST", "/v1/runs", json, r#"{"tsk": "x", "id": "a"}"#, "2 mistakes"),
-        (413, TooLarge, "POST", "/v1/runs", json, &large, "larger than this route takes"),
+        (413, TooLarge, "POST", "/v1/runs/open/steer", json, &large, "larger than this route takes"),
         (400, BadRequest, "POST", "/v1/runs", &[("idempotency-key", &long)], &other, "1 to 256"),
         (409, KeyReused, "POST", "/v1/runs", &[("idempotency-key", "ended")], &other, "use another key"),
         (400, BadRequest, "POST", "/v1/runs/open/steer", json, "{", "EOF"),

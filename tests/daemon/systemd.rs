@@ -50,6 +50,16 @@ impl Manager {
     }
 
     /// The next report, by field.
+    /// The next report that is of more than what is going on.
+    pub(crate) fn state(&self) -> BTreeMap<String, String> {
+        loop {
+            let report = self.report();
+            if report.keys().any(|name| name != "STATUS") {
+                return report;
+            }
+        }
+    }
+
     pub(crate) fn report(&self) -> BTreeMap<String, String> {
         let mut bytes = [0; 4096];
         let count = self.socket.recv(&mut bytes).unwrap();

@@ -89,6 +89,7 @@ fn a_batch_goes_on_without_whoever_watches_it_and_is_attached_to_again() {
     }
     let busy = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--daemon", "--first", "1"]);
     assert_eq!(busy.code, Some(1), "{}", busy.err);
+    assert!(busy.err.contains("the batch of out.jsonl, ") && !busy.err.contains(" key"), "{}", busy.err);
     place.write("work/go", "");
     place.herder(&BATCH).expect(0);
     assert_eq!(
@@ -152,6 +153,7 @@ fn a_batch_that_has_ended_is_given_more_and_not_something_else() {
         "{}",
         refused.err
     );
+    assert!(refused.err.contains("the batch of out.jsonl, "), "{}", refused.err);
     assert_eq!(attempts("out.jsonl"), [1, 2, 1]);
     place.herder(&[&BATCH[..], &["--restart-stale"]].concat()).expect(1);
     assert_eq!(place.results("out.jsonl").iter().filter(|line| line["text"] == "other").count(), 1);
@@ -161,6 +163,33 @@ fn a_batch_that_has_ended_is_given_more_and_not_something_else() {
     place.herder(&["batch", "in.jsonl", "-o", "fg.jsonl"]).expect(1);
     let daemon = place.herder(&["batch", "in.jsonl", "-o", "fg.jsonl", "--daemon"]).expect(4);
     assert!(daemon.err.contains("fg.jsonl.state is its journal; leave --daemon out"), "{}", daemon.err);
+}
+
+#[test]
+fn a_task_that_is_given_another_attempt_meanwhile_has_the_result_of_the_latest() {
+    let place = Place::new();
+    let _daemon = Daemon::start(&place);
+    place.tasks("in.jsonl", &[fails("f"), gated("g")]);
+    let attempts = |lines: &[Value]| {
+        let attempt = |line: &Value| format!("{}{}", line["id"].as_str().unwrap(), line["attempt"]);
+        lines.iter().map(attempt).collect::<Vec<_>>()
+    };
+    let again = |batch: &str| {
+        let requeue = ["requeue", "--batch", batch, "--task", "f"];
+        place.herder(&requeue).expect(0);
+        until("the second attempt has ended", || {
+            let ended = ["ls", "--batch", batch, "--task", "f", "--standing", "ended", "--json"];
+            place.herder(&ended).json().len() == 2
+        });
+    };
+    let watcher = place.start(&[&BATCH[..], &["--keep-order"]].concat());
+    until("its first result is there", || place.results("out.jsonl").len() == 1);
+    again("in.jsonl");
+    place.write("work/go", "");
+    assert_eq!(watcher.wait(), Some(1), "{}", place.read("err.txt"));
+    assert_eq!(attempts(&place.results("out.jsonl")), ["f2", "g1"]);
+    let summary = summary(&place.read("err.txt"));
+    assert!(summary.contains(" 1 done, 1 "), "{summary}");
 }
 
 #[test]

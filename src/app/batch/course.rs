@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     BatchError, Event, Report,
     submission::{How, HowOver, Next, OnItsWay, Over},
-    tasks::Tasks,
+    tasks::{LineLost, Tasks},
 };
 use crate::{
     actor::Supervisor,
@@ -70,6 +70,12 @@ pub(in crate::app) trait Host {
         end: &Arc<RunEnd>,
     ) -> impl Future<Output = Result<(), BatchError>> + Send;
 
+    /// A task cannot be started, since nobody knows what it asks.
+    fn lost(&mut self, task: usize, why: LineLost);
+
+    /// Whether it goes on, after a while, with what the log has lost.
+    fn outlasts_the_log(&self) -> bool;
+
     /// The batch is given up, and this is to become of its runs.
     fn halt(&mut self, how: HaltHow);
 }
@@ -85,6 +91,7 @@ pub(in crate::app) struct Course<'a, H> {
     failed: usize,
     /// Tasks that wait for their next attempt, with their last one and its end.
     retrying: BTreeMap<usize, (Over, Arc<RunEnd>)>,
+    given_up: usize,
     stopping: bool,
     cut_short: bool,
     /// Ends what is on its way as cancelled.
@@ -99,6 +106,9 @@ pub(in crate::app) struct Reached<H> {
     pub(in crate::app) cut_short: bool,
     /// Tasks that were settled though another attempt was to follow.
     pub(in crate::app) given_up: usize,
+    /// Why it came to its end early: the results cannot be written any more, or the log has failed. What is of record
+    /// stays so.
+    pub(in crate::app) error: Option<BatchError>,
 }
 
 impl<'a, H: Host> Course<'a, H> {
@@ -117,6 +127,7 @@ impl<'a, H: Host> Course<'a, H> {
             tasks,
             terms,
             host,
+            given_up: 0,
             failed: settled.iter().filter(|outcome| **outcome != Outcome::Done).count(),
             report: Report { settled, ..Report::default() },
             retrying: BTreeMap::new(),
@@ -132,33 +143,40 @@ impl<'a, H: Host> Course<'a, H> {
         Self { cancel, ..self }
     }
 
+    /// Has so many of the failures of record not count: they were there before.
+    #[must_use]
+    pub(in crate::app) fn excusing(self, failures: usize) -> Self {
+        Self { failed: self.failed.saturating_sub(failures), ..self }
+    }
+
     /// Has herder work on what waits until nothing is left to do, or it is to stop.
-    ///
-    /// # Errors
-    /// The results cannot be written any more, or the log has failed. What is of record stays so.
-    pub(in crate::app) async fn run(mut self, waiting: VecDeque<Next>) -> Result<Reached<H>, BatchError> {
+    pub(in crate::app) async fn run(mut self, waiting: VecDeque<Next>) -> Reached<H> {
+        let error = self.try_to_run(waiting).await.err();
+        let Self { report, host, cut_short, given_up, .. } = self;
+        Reached { report, host, cut_short, given_up, error }
+    }
+
+    async fn try_to_run(&mut self, waiting: VecDeque<Next>) -> Result<(), BatchError> {
         let left = self.drive(waiting).await?;
         self.report.unfinished += left;
-        let given_up = self.retrying.len();
+        self.given_up = self.retrying.len();
         // Those that wait for another attempt will not get it now.
         for (over, end) in std::mem::take(&mut self.retrying).into_values() {
             self.settle(&over, &end).await?;
         }
-        Ok(Reached { report: self.report, host: self.host, cut_short: self.cut_short, given_up })
+        Ok(())
     }
 
-    /// Tells how many were never submitted.
+    /// Tells how many were never submitted, or were lost.
     async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
-            while !(self.stopping || self.cancel.is_cancelled())
-                && live.len() < self.host.room()
-                && let Some(next) = waiting.pop_front()
-            {
-                live.push(self.submit(next));
-            }
+            let goes_on = !(self.stopping || self.cancel.is_cancelled());
+            let may_start = goes_on && live.len() < self.host.room() && !waiting.is_empty();
             if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
-                return Ok(waiting.len());
+                let lost = delays.len() - self.retrying.len();
+                self.cut_short |= lost > 0;
+                return Ok(waiting.len() + lost);
             }
             let over: Over = tokio::select! {
                 biased;
@@ -168,8 +186,15 @@ impl<'a, H: Host> Course<'a, H> {
                         Asked::Look => {}
                         Asked::Again(next, outcome) => {
                             self.failed = self.failed.saturating_sub(usize::from(outcome != Outcome::Done));
-                            live.push(self.submit(next));
+                            live.extend(self.submit(next).await.map(|way| way.over(self.cancel.clone())));
                         }
+                    }
+                    continue;
+                }
+                // One at a time and in order, and between two of them what is asked is heard.
+                () = std::future::ready(()), if may_start => {
+                    if let Some(next) = waiting.pop_front() {
+                        live.extend(self.submit(next).await.map(|way| way.over(self.cancel.clone())));
                     }
                     continue;
                 }
@@ -193,14 +218,19 @@ impl<'a, H: Host> Course<'a, H> {
         }
     }
 
-    fn submit(
-        &mut self,
-        next: Next,
-    ) -> impl Future<Output = Result<Over, crate::store::StoreError>> + use<H> {
+    async fn submit(&mut self, next: Next) -> Option<OnItsWay> {
         let task = next.task;
-        let way = OnItsWay::submit(self.supervisor, self.batch, self.tasks, next);
-        self.host.started(task, way.run());
-        way.over(self.cancel.clone())
+        match OnItsWay::submit(self.supervisor, self.batch, self.tasks, next).await {
+            Ok(way) => {
+                self.host.started(task, way.run());
+                Some(way)
+            }
+            Err(why) => {
+                self.report.unfinished += 1;
+                self.host.lost(task, why);
+                None
+            }
+        }
     }
 
     fn stop(&mut self) {
@@ -214,7 +244,18 @@ impl<'a, H: Host> Course<'a, H> {
     async fn over(&mut self, over: Over) -> Result<Option<(Next, Duration)>, BatchError> {
         let end = match &over.how {
             HowOver::Ended(end) => end.clone(),
-            HowOver::Stopped => {
+            HowOver::Lost(_) if !self.stopping && self.host.outlasts_the_log() => {
+                let Over { task, run, attempt, made, predecessor, lost, .. } = over;
+                let lost = lost.saturating_add(1);
+                tracing::warn!(run.id = %run, lost, "log has lost a run; tried again after a while");
+                let delay = batch::retry_delay(lost, crate::actor::jitter());
+                return Ok(Some((
+                    Next { task, attempt, made, how: How::Recover(run, predecessor), lost },
+                    delay,
+                )));
+            }
+            HowOver::Lost(Some(error)) if !self.stopping => return Err(error.clone().into()),
+            HowOver::Stopped | HowOver::Lost(_) => {
                 self.report.unfinished += 1;
                 self.cut_short = true;
                 self.stop();
@@ -234,7 +275,13 @@ impl<'a, H: Host> Course<'a, H> {
         let made = over.made + 1;
         let delay = batch::retry_delay(made, crate::actor::jitter());
         self.host.tell(Some(over.task), Event::Retrying(end.outcome, end.usage, delay));
-        let next = Next { task: over.task, attempt: over.attempt + 1, made, how: How::Start(Some(over.run)) };
+        let next = Next {
+            task: over.task,
+            attempt: over.attempt + 1,
+            made,
+            how: How::Start(Some(over.run)),
+            lost: 0,
+        };
         self.retrying.insert(over.task, (over, end));
         Ok(Some((next, delay)))
     }

@@ -13,6 +13,7 @@ use super::{
     results::Results,
     stopper::drain,
     submission::{Over, in_order},
+    tasks::LineLost,
 };
 use crate::{
     app::{herder::Herder, input::InputTask},
@@ -112,12 +113,12 @@ impl Batch {
         let draining =
             tokio::spawn(drain(supervisor.clone(), options.drain, stopper.clone(), interrupted.clone()));
         let reached = match supervisor.settle(plan.resume.iter().map(|one| one.run)).await {
-            Ok(()) => course.run(in_order(&plan, &slice)).await,
+            Ok(()) => Ok(course.run(in_order(&plan, &slice)).await),
             Err(error) => Err(error.into()),
         };
         let report = match reached {
-            Ok(Reached { report, host, .. }) => host.results.finish().await.map(|()| report),
-            Err(error) => Err(error),
+            Ok(Reached { report, host, error: None, .. }) => host.results.finish().await.map(|()| report),
+            Ok(Reached { error: Some(error), .. }) | Err(error) => Err(error),
         };
         // Whoever was interrupted may still be saying so; after an error, whoever runs is.
         interrupted.cancel();
@@ -154,6 +155,16 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
         let store = &*self.herder.state().store;
         let line = result_line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
         self.results.write(over.task, line).await
+    }
+
+    /// Lines are all in memory.
+    fn lost(&mut self, _: usize, why: LineLost) {
+        tracing::error!(error = %why, "task not started");
+    }
+
+    /// Whoever gave the command is told, and may give it again.
+    fn outlasts_the_log(&self) -> bool {
+        false
     }
 
     fn halt(&mut self, how: HaltHow) {

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::tasks::Tasks;
+use super::tasks::{Tasks, Wanted as Line};
 use crate::{
     app::state,
     clock::Clock,
@@ -16,21 +16,34 @@ use crate::{
             Known, Latest, LatestState, Misfit, Plan, Resume, RetryFailed, StaleLines, Start, Wanted,
             reconcile,
         },
-        event::{Envelope, RestartCause},
+        event::{Envelope, RestartCause, RunEnd},
         id::{BatchId, RunId, Seq},
-        outcome::Outcome,
+        outcome::{Breakage, Outcome},
         run::{Input, Run},
         task::TaskSpec,
+        time::Timestamp,
         usage::Usage,
     },
-    store::{EventStore, RunFilter, RunRecord, StoreError, TaskRecord},
+    store::{EventStore, RunFilter, RunRecord, StoreError, TaskRecord, Ticket},
 };
+
+/// Records that are read at once: each holds the whole answer of its run.
+const PAGE: usize = 500;
+
+/// An attempt at a task.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::app) struct Attempt {
+    pub(in crate::app) run: RunId,
+    pub(in crate::app) attempt: u32,
+    /// When and how it ended, if it has.
+    pub(in crate::app) end: Option<(Timestamp, Outcome)>,
+}
 
 /// What is of record of a batch.
 #[derive(Debug, Default)]
 pub(in crate::app) struct History {
     known: Vec<TaskRecord>,
-    latest: BTreeMap<Arc<str>, RunRecord>,
+    latest: BTreeMap<Arc<str>, Attempt>,
     /// What all attempts that have ended used up, earlier ones included.
     pub(in crate::app) usage: Usage,
 }
@@ -39,17 +52,30 @@ impl History {
     pub(in crate::app) async fn read(store: &dyn EventStore, batch: BatchId) -> Result<Self, StoreError> {
         let known = store.tasks(batch).await?;
         let mut history = Self { known, ..Self::default() };
-        for record in store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await? {
-            if let Some(end) = &record.end {
-                history.usage += end.usage;
-            }
-            let Some(task) = record.task_id.clone() else { continue };
-            let known = history.latest.get(&task);
-            if known.is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run)) {
-                history.latest.insert(task, record);
+        let mut filter = RunFilter { batch: Some(batch), limit: Some(PAGE), ..RunFilter::default() };
+        loop {
+            // The newest first.
+            let page = store.runs(filter.clone()).await?;
+            filter.before = page.first().map(|record| record.run);
+            let is_last = page.len() < PAGE;
+            page.iter().for_each(|record| history.take_in(record));
+            if is_last {
+                return Ok(history);
             }
         }
-        Ok(history)
+    }
+
+    fn take_in(&mut self, record: &RunRecord) {
+        if let Some(end) = &record.end {
+            self.usage += end.usage;
+        }
+        let Some(task) = record.task_id.clone() else { return };
+        let known = self.latest.get(&task);
+        if known.is_none_or(|known| (known.attempt, known.run) < (record.attempt, record.run)) {
+            let end =
+                record.end.as_ref().map(|end| (record.ended_at.unwrap_or(record.submitted_at), end.outcome));
+            self.latest.insert(task, Attempt { run: record.run, attempt: record.attempt, end });
+        }
     }
 
     /// Compares an input with what is of record. The last three say what becomes of lines that changed, which ended tasks
@@ -85,7 +111,7 @@ impl History {
         let latest = self.latest.get(&task.task_id).map(|record| Latest {
             run: record.run,
             attempt: record.attempt,
-            state: record.end.as_ref().map_or(LatestState::Open, |end| LatestState::Ended(end.outcome)),
+            state: record.end.map_or(LatestState::Open, |(_, outcome)| LatestState::Ended(outcome)),
         });
         Known { id: task.task_id.clone(), hash: task.hash.clone(), latest }
     }
@@ -115,8 +141,8 @@ impl History {
     }
 
     /// The latest attempt at a task.
-    pub(in crate::app) fn latest(&self, task: &str) -> Option<&RunRecord> {
-        self.latest.get(task)
+    pub(in crate::app) fn latest(&self, task: &str) -> Option<Attempt> {
+        self.latest.get(task).copied()
     }
 
     /// The ids of all tasks, in the order in which they were recorded.
@@ -166,22 +192,60 @@ pub(in crate::app) async fn submit_asked(
     let mut last = None;
     for start in std::mem::take(&mut plan.start) {
         let Start { task: place, attempt, predecessor, made } = start;
+        let line = if asked(&start) { tasks.spec(place).await.ok() } else { None };
+        let Some(line) = line else {
+            plan.start.push(start);
+            continue;
+        };
         let run = state::new_run();
-        let spec = if asked(&start) { tasks.spec(place) } else { None };
-        let submitted = spec.and_then(|spec| {
-            let spec = TaskSpec { batch: Some(batch), attempt, predecessor, ..spec };
-            Run::new(run).decide(Input::Submit(Arc::new(spec)), clock.now()).ok()
+        let of_batch = |spec| Arc::new(TaskSpec { batch: Some(batch), attempt, predecessor, ..spec });
+        last = Some(match line {
+            Line::Whole(spec) => append(store, run, vec![Input::Submit(of_batch(spec))], clock)?,
+            Line::Incomplete(spec, why) => record_failed(store, run, of_batch(spec), why, clock)?,
         });
-        match submitted {
-            Some(facts) => {
-                last = Some(store.append(run, Seq::START, &facts)?);
-                plan.resume.push(Resume { task: place, run, attempt, made });
-            }
-            None => plan.start.push(start),
-        }
+        plan.resume.push(Resume { task: place, run, attempt, made });
     }
     if let Some(ticket) = last {
         store.durable(ticket).await?;
     }
     Ok(())
+}
+
+/// Puts a run on record that ends as it begins: what its task names is not to be had.
+pub(super) fn record_failed(
+    store: &dyn EventStore,
+    run: RunId,
+    spec: Arc<TaskSpec>,
+    why: String,
+    clock: &dyn Clock,
+) -> Result<Ticket, StoreError> {
+    let end = Input::GiveUp { breakage: Breakage::Setup, error: why };
+    append(store, run, vec![Input::Submit(spec), end], clock)
+}
+
+/// Appends what these inputs give rise to in a new run.
+fn append(
+    store: &dyn EventStore,
+    run: RunId,
+    inputs: Vec<Input>,
+    clock: &dyn Clock,
+) -> Result<Ticket, StoreError> {
+    let mut state = Run::new(run);
+    let mut facts = Vec::new();
+    for input in inputs {
+        // A new run refuses none of them.
+        let told = state.decide(input, clock.now()).unwrap_or_default();
+        told.iter().for_each(|fact| state.evolve(fact));
+        facts.extend(told);
+    }
+    store.append(run, Seq::START, &facts)
+}
+
+/// How a run of record ended, if it has.
+pub(in crate::app) async fn end_of(
+    store: &dyn EventStore,
+    run: RunId,
+) -> Result<Option<Arc<RunEnd>>, StoreError> {
+    let this = RunFilter { id_prefix: Some(run.to_string()), limit: Some(1), ..RunFilter::default() };
+    Ok(store.runs(this).await?.pop().and_then(|record| record.end))
 }

@@ -28,13 +28,13 @@ mod tasks;
 
 pub(in crate::app) use course::{Asked, Course, Host, Reached, Terms};
 pub use drive::Batch;
-pub(in crate::app) use history::{History, abandon, submit_asked};
+pub(in crate::app) use history::{Attempt, History, abandon, end_of, submit_asked};
 pub use journal::{Journal, beside, check_place};
 pub use line::ResultLine;
 pub use results::Results;
 pub use stopper::{Stop, Stopper};
 pub(in crate::app) use submission::{How, Next, Over, in_order};
-pub(in crate::app) use tasks::Tasks;
+pub(in crate::app) use tasks::{LineLost, Tasks, Wanted};
 
 /// How a batch is run.
 #[derive(Clone, Debug)]

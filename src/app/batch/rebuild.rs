@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BatchError, Options, ResultLine, Stopper, journal::Journal, results::Results};
+use super::{BatchError, Options, ResultLine, Stopper, history::end_of, journal::Journal, results::Results};
 use crate::{
     app::{conversation::chat_completions, input::InputTask},
     domain::{
@@ -28,10 +28,10 @@ pub(super) async fn rebuild(
         plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
     let mut ended = Vec::new();
     for (place, task) in tasks.iter().enumerate().filter(|(place, _)| !again.contains(place)) {
-        if let Some(record) = journal.history.latest(&task.id)
-            && let Some(end) = &record.end
+        if let Some(latest) = journal.history.latest(&task.id)
+            && let Some((ended_at, _)) = latest.end
         {
-            ended.push((record.ended_at, place, task, record, end.clone()));
+            ended.push((ended_at, place, task, latest));
         }
     }
     if !options.keep_order {
@@ -39,8 +39,9 @@ pub(super) async fn rebuild(
     }
     let store = &*journal.state.store;
     let mut lines = Vec::with_capacity(ended.len());
-    for (_, place, task, record, end) in &ended {
-        let line = result_line(store, task, record.run, record.attempt, end, options.with_messages).await?;
+    for (_, place, task, latest) in &ended {
+        let Some(end) = end_of(store, latest.run).await? else { continue };
+        let line = result_line(store, task, latest.run, latest.attempt, &end, options.with_messages).await?;
         lines.push((*place, line));
     }
     match (&options.out, options.keep_order) {

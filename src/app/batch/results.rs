@@ -107,12 +107,13 @@ impl Results {
         Ok(())
     }
 
-    /// Writes what still waits for lines that will not come now, and returns when all is written.
+    /// Writes what still waits for lines that will not come now, and what came for a task again after its line was
+    /// written, and returns when all is written.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub async fn finish(mut self) -> Result<(), BatchError> {
-        for place in self.order.iter().skip(self.next) {
+        for place in self.order.iter() {
             if let Some(line) = self.early.as_mut().and_then(|early| early.remove(place)) {
                 self.to.write(line, &self.stopper).await?;
             }

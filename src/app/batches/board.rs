@@ -3,7 +3,7 @@
 //! Written by whoever drives the batch, read by whoever shows it. Counts in the status follow from it alone.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,9 +11,12 @@ use tokio::sync::watch;
 
 use super::status::{Counts, Status};
 use crate::{
-    app::batch::History,
+    app::batch::{Attempt, History},
     domain::{id::RunId, outcome::Outcome, usage::Usage},
 };
+
+/// The place of a result whose task has another by now.
+const NOWHERE: usize = usize::MAX;
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,30 +63,36 @@ pub(super) enum Found {
 }
 
 impl Board {
-    /// Tasks as the history has them: settled if the latest attempt has ended, but for those places that go on.
+    /// Tasks as the history has them: settled if the latest attempt has ended, but for those places that go on. Results
+    /// are in this order; those that are not in it follow in the order of their ends on record.
     pub(super) fn new(
         status: watch::Sender<Status>,
         ids: impl IntoIterator<Item = Arc<str>>,
         history: &History,
         going_on: &BTreeSet<usize>,
+        order: &[RunId],
     ) -> Self {
         let mut inner = Inner::default();
-        let mut ended = Vec::new();
+        let mut ended = BTreeMap::new();
         let mut counts = Counts { usage: history.usage, ..Counts::default() };
         for (place, id) in ids.into_iter().enumerate() {
-            let record = history.latest(&id).filter(|_| !going_on.contains(&place));
-            let standing = record.and_then(|record| {
-                let end = record.end.as_ref()?;
-                ended.push((record.ended_at, place, record.run));
-                Some(Standing::Settled(record.run, end.outcome))
+            let latest = history.latest(&id).filter(|_| !going_on.contains(&place));
+            let standing = latest.and_then(|Attempt { run, end, .. }| {
+                let (ended_at, outcome) = end?;
+                ended.insert(run, (ended_at, place));
+                Some(Standing::Settled(run, outcome))
             });
             let standing = standing.unwrap_or(Standing::Waiting);
             counts.tasks += 1;
             counts.enter(standing);
             inner.tasks.push((id, standing));
         }
-        ended.sort_unstable();
-        inner.results = ended.into_iter().map(|(_, place, run)| (place, run)).collect();
+        // One that was overtaken keeps its place in the order: readers count by it.
+        let of_old = order.iter().map(|run| (ended.remove(run).map_or(NOWHERE, |(_, place)| place), *run));
+        inner.results = of_old.collect();
+        let mut others: Vec<_> = ended.into_iter().map(|(run, (at, place))| (at, place, run)).collect();
+        others.sort_unstable();
+        inner.results.extend(others.into_iter().map(|(_, place, run)| (place, run)));
         status.send_modify(|status| status.counts = counts);
         Self { inner: Mutex::new(inner), status }
     }
@@ -96,7 +105,7 @@ impl Board {
         if let Standing::Settled(run, _) = standing {
             inner.results.push((place, run));
         }
-        drop(inner);
+        // Not before the lock is given back: what others write in between would be counted first.
         self.status.send_modify(|status| {
             status.counts.leave(before);
             status.counts.enter(standing);
@@ -105,6 +114,28 @@ impl Board {
                 status.counts.usage += usage;
             }
         });
+    }
+
+    /// Takes in what is of record though nobody told: of runs that were lost sight of.
+    pub(super) fn catch_up(&self, history: &History) {
+        let mut inner = self.lock();
+        let Inner { tasks, results, .. } = &mut *inner;
+        for (place, (id, standing)) in tasks.iter_mut().enumerate() {
+            if *standing != Standing::InFlight {
+                continue;
+            }
+            let end = history.latest(id).and_then(|latest| Some((latest.run, latest.end?)));
+            let now = end.map_or(Standing::Waiting, |(run, (_, outcome))| {
+                results.push((place, run));
+                Standing::Settled(run, outcome)
+            });
+            let before = std::mem::replace(standing, now);
+            self.status.send_modify(|status| {
+                status.counts.leave(before);
+                status.counts.enter(now);
+                status.counts.usage = history.usage;
+            });
+        }
     }
 
     /// Nothing is in flight any more, and no more results come.
@@ -116,10 +147,14 @@ impl Board {
             }
         }
         inner.closing = Some(closed);
-        drop(inner);
         self.status.send_modify(|status| {
             status.counts.waiting += std::mem::take(&mut status.counts.in_flight);
         });
+    }
+
+    /// All results in the order in which they came.
+    pub(super) fn order(&self) -> Arc<[RunId]> {
+        self.lock().results.iter().map(|(_, run)| *run).collect()
     }
 
     pub(super) fn outcomes(&self) -> Vec<Outcome> {
@@ -153,5 +188,37 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::batches::{entry::Entry, record::Record};
+
+    #[test]
+    fn counts_follow_from_the_tasks_whoever_writes() {
+        let record: Record =
+            serde_json::from_str(r#"{"digest":"d","retries":0,"concurrency":1,"state":"open"}"#)
+                .expect("a record");
+        let id = crate::domain::id::BatchId::from_bytes([1; 16]);
+        let now = crate::domain::time::Timestamp::from_micros(0);
+        let entry = Entry::new(id, "b".to_owned(), now, record);
+        let board =
+            Board::new(entry.status.clone(), ["a".into()], &History::default(), &BTreeSet::new(), &[]);
+        let run = RunId::from_bytes([2; 16]);
+        let write = || {
+            for _ in 0..20_000 {
+                board.put(0, Standing::InFlight, Usage::default());
+                board.put(0, Standing::Settled(run, Outcome::Done), Usage::default());
+            }
+        };
+        std::thread::scope(|scope| {
+            let (one, other) = (scope.spawn(write), scope.spawn(write));
+            assert!(one.join().is_ok() && other.join().is_ok());
+        });
+        let counts = entry.status.borrow().counts.clone();
+        assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+        assert_eq!(counts.settled.get("done"), Some(&1));
     }
 }

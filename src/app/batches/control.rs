@@ -65,6 +65,7 @@ impl Batches {
     pub async fn cancel(&self, id: BatchId) -> Result<bool, ControlError> {
         let (batches, entry) = (self.clone(), self.entry(id)?);
         undisturbed(async move {
+            entry.check()?;
             let mut work = entry.work.lock().await;
             if work.record.state != BatchState::Open {
                 return Ok(false);
@@ -77,10 +78,8 @@ impl Batches {
                 let _ = driver.asks.send(Asked::Stop);
                 driver.cancel.cancel();
             } else {
-                let open = RunFilter { batch: Some(id), ended: Some(false), ..RunFilter::default() };
-                let open = store.runs(open).await?.into_iter().map(|record| record.run).collect();
                 entry.status.send_modify(|status| status.error = None);
-                batches.try_to_end_the_rest(&entry, &mut work, open).await?;
+                batches.try_to_end_the_rest(&entry, &mut work).await?;
             }
             Ok(true)
         })
@@ -96,14 +95,6 @@ impl Batches {
         self.retune(id, move |record| std::mem::replace(&mut record.concurrency, runs) != runs).await
     }
 
-    /// Has a batch start no more tasks, or start them again. Tells whether that changed anything.
-    ///
-    /// # Errors
-    /// There is no such batch, or the log does not take it.
-    pub async fn set_paused(&self, id: BatchId, paused: bool) -> Result<bool, ControlError> {
-        self.retune(id, move |record| std::mem::replace(&mut record.paused, paused) != paused).await
-    }
-
     async fn retune(
         &self,
         id: BatchId,
@@ -111,6 +102,7 @@ impl Batches {
     ) -> Result<bool, ControlError> {
         let (batches, entry) = (self.clone(), self.entry(id)?);
         undisturbed(async move {
+            entry.check()?;
             let mut work = entry.work.lock().await;
             let mut record = work.record.clone();
             let changed = retune(&mut record);
@@ -133,6 +125,7 @@ impl Batches {
     pub async fn requeue(&self, id: BatchId, which: Which) -> Result<RunId, RequeueError> {
         let (batches, entry) = (self.clone(), self.entry(id)?);
         undisturbed(async move {
+            entry.check().map_err(|unread| RequeueError::Unable(unread.to_string()))?;
             let mut work = entry.work.lock().await;
             if batches.0.closing.is_cancelled() {
                 return Err(RequeueError::Stopping);
@@ -212,16 +205,18 @@ impl Batches {
 
     /// Submits another attempt, asked for as the latest one was.
     async fn submit_again(&self, latest: &RunRecord, place: usize) -> Result<(RunId, Next), RequeueError> {
-        let log = self.0.store.read(latest.run, Seq::START).await?;
-        let spec = log.iter().find_map(|envelope| {
-            if let Event::Submitted(spec) = &envelope.fact.event { Some(spec.clone()) } else { None }
-        });
-        let spec = spec.ok_or(RequeueError::NoSuchTask)?;
+        let first = self.0.store.read_some(latest.run, Seq::START, 1).await?.pop();
+        let Some(Event::Submitted(spec)) = first.map(|envelope| envelope.fact.event) else {
+            return Err(RequeueError::NoSuchTask);
+        };
+        // One that ended for want of its model may be meant to have it now.
+        let model = (self.0.add_model)(&self.config(), &spec.model);
+        model.map_err(|error| RequeueError::Unable(Told(&error).to_string()))?;
         let attempt = latest.attempt + 1;
         let spec = TaskSpec { attempt, predecessor: Some(latest.run), ..(*spec).clone() };
         let submitted = self.0.supervisor.submit(state::new_run(), Arc::new(spec)).await;
         let submitted = submitted.map_err(RequeueError::Submit)?;
         let run = submitted.run;
-        Ok((run, Next { task: place, attempt, made: 0, how: How::Await(submitted) }))
+        Ok((run, Next { task: place, attempt, made: 0, how: How::Await(submitted), lost: 0 }))
     }
 }

@@ -13,12 +13,13 @@ use super::{
     board::{Board, Closed, Standing},
     entry::{Driver, Entry, Work},
     lines::Lines,
-    record::Summary,
+    record::{Record, Summary},
+    recover::is_passing,
     status::BatchState,
 };
 use crate::{
     app::batch::{
-        Asked, BatchError, Course, Event, History, Host, How, Next, Over, Reached, Report, Tasks, Terms,
+        Asked, BatchError, Course, Event, History, Host, How, LineLost, Next, Over, Reached, Tasks, Terms,
     },
     domain::{
         batch::{HaltHow, Plan},
@@ -38,6 +39,7 @@ struct Driving {
     cancel: CancellationToken,
     closing: CancellationToken,
     is_told_of_closing: bool,
+    halted: bool,
     /// Why a run could not be worked on, if that happened.
     left: Option<String>,
 }
@@ -57,16 +59,21 @@ impl Batches {
             plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
         entry.status.send_modify(|status| (status.halted, status.error) = (false, None));
         let ids = (0..tasks.count()).filter_map(|place| tasks.id(place).cloned());
-        let board = Arc::new(Board::new(entry.status.clone(), ids, history, &going_on));
+        let board = Board::new(entry.status.clone(), ids, history, &going_on, &entry.order());
+        let board = Arc::new(board);
         for next in waiting.iter().filter(|next| matches!(next.how, How::Await(_))) {
             board.put(next.task, Standing::InFlight, Usage::default());
         }
-        entry.set_board(Some(board.clone()));
+        entry.set_board(board.clone());
         // Whoever asks waits for an answer, or asks for something that is told once.
         let (tell, asks) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         work.driver = Some(Driver { asks: tell, cancel: cancel.clone() });
-        let terms = Terms { retries: work.record.retries, halt: work.record.halt, chosen: tasks.count() };
+        let Record { retries, halt, excused, starts_nothing, .. } = work.record;
+        // Who has single tasks done again has seen what failed.
+        let halt = halt.filter(|_| !starts_nothing);
+        let chosen = work.record.places(tasks.count()).len();
+        let terms = Terms { retries, halt, chosen };
         let driving = Driving {
             entry: entry.clone(),
             board,
@@ -74,51 +81,72 @@ impl Batches {
             cancel,
             closing: self.0.closing.clone(),
             is_told_of_closing: false,
+            halted: false,
             left: None,
         };
-        self.0.drivers.spawn(self.clone().drive(driving, tasks, terms, waiting));
+        self.0.drivers.spawn(self.clone().drive(driving, tasks, terms, excused, waiting));
     }
 
-    async fn drive(self, mut driving: Driving, tasks: Lines, terms: Terms, mut waiting: VecDeque<Next>) {
-        let (entry, board, cancel) = (driving.entry.clone(), driving.board.clone(), driving.cancel.clone());
+    async fn drive(
+        self,
+        mut driving: Driving,
+        tasks: Lines,
+        mut terms: Terms,
+        excused: usize,
+        mut waiting: VecDeque<Next>,
+    ) {
+        let (entry, cancel) = (driving.entry.clone(), driving.cancel.clone());
         loop {
-            let supervisor = &self.0.supervisor;
-            let course = Course::new(supervisor, entry.id, &tasks, terms, board.outcomes(), driving);
-            let reached = match course.until(cancel.clone()).run(waiting).await {
-                Ok(reached) => reached,
-                Err(error) => {
+            let (supervisor, settled) = (&self.0.supervisor, driving.board.outcomes());
+            let course = Course::new(supervisor, entry.id, &tasks, terms, settled, driving);
+            let reached = course.until(cancel.clone()).excusing(excused).run(waiting).await;
+            let Reached { report, host, cut_short, given_up, error } = reached;
+            driving = host;
+            if let Some(error) = error {
+                let mut work = entry.work.lock().await;
+                return driving.leave(&mut work, Some(Told(&error).to_string()));
+            }
+            let is_kept_back = self.0.closing.is_cancelled() && report.unfinished + given_up > 0;
+            let is_whole = !cut_short && (report.halted || !is_kept_back);
+            let mut tries = 0;
+            waiting = loop {
+                let mut work = entry.work.lock().await;
+                let asked = driving.asked_meanwhile();
+                if !asked.is_empty() && !cut_short {
+                    break asked;
+                }
+                let Err(error) = self.reached(&driving, &mut work, is_whole).await else { return };
+                drop(work);
+                if !(is_passing(&error) && self.rested(&mut tries).await) {
                     let mut work = entry.work.lock().await;
-                    return leave(&entry, &board, &mut work, Some(Told(&error).to_string()));
+                    return driving.leave(&mut work, Some(Told(&error).to_string()));
                 }
             };
-            let Reached { report, host, cut_short, given_up } = reached;
-            driving = host;
-            let is_kept_back = self.0.closing.is_cancelled() && report.unfinished + given_up > 0;
-            let mut work = entry.work.lock().await;
-            waiting = driving.asked_meanwhile();
-            if waiting.is_empty() || cut_short {
-                let is_whole = !cut_short && (report.halted || !is_kept_back);
-                return self.reached(&driving, &mut work, &report, is_whole).await;
-            }
+            // What is done again now was asked for one by one.
+            terms.halt = None;
         }
     }
 
     /// Puts on record that the batch has ended; if herder stopped before that, nothing is, and it goes on next time.
-    async fn reached(&self, driving: &Driving, work: &mut Work, report: &Report, is_whole: bool) {
-        let Driving { entry, board, left, .. } = driving;
+    async fn reached(&self, driving: &Driving, work: &mut Work, is_whole: bool) -> Result<(), StoreError> {
+        let Driving { entry, board, left, halted, .. } = driving;
         let is_closing = self.0.closing.is_cancelled();
-        if !is_whole || (left.is_some() && work.record.state != BatchState::Cancelled) {
+        let is_cancelled = work.record.state == BatchState::Cancelled;
+        if !(is_whole || is_cancelled && !is_closing) || (left.is_some() && !is_cancelled) {
             let stopped =
                 || "herder stopped before the batch had ended; it goes on at the next start".to_owned();
-            let error = left.clone().or_else(|| (!is_closing).then(stopped));
-            return leave(entry, board, work, error);
+            driving.leave(work, left.clone().or_else(|| (!is_closing).then(stopped)));
+            return Ok(());
         }
-        if let Err(error) = self.end(entry, work, report.halted).await {
-            return leave(entry, board, work, Some(Told(&error).to_string()));
+        self.end_open(entry.id).await?;
+        if entry.status.borrow().counts.in_flight > 0 {
+            board.catch_up(&History::read(&*self.0.store, entry.id).await?);
         }
+        self.end(entry, work, *halted).await?;
         work.driver = None;
         board.close(Closed::Complete);
-        entry.set_board(None);
+        entry.put_board_away();
+        Ok(())
     }
 
     /// Puts on record how the batch has ended.
@@ -130,20 +158,22 @@ impl Batches {
         record.starts_nothing = false;
         let counts = entry.status.borrow().counts.clone();
         record.summary = Some(Summary { counts, halted });
-        entry.write(&*self.0.store, work, record, Vec::new()).await
+        entry.write(&*self.0.store, work, record, Vec::new()).await?;
+        entry.status.send_modify(|status| status.ends += 1);
+        Ok(())
     }
-}
-
-/// Nobody drives the batch any more, though it has not ended.
-fn leave(entry: &Entry, board: &Board, work: &mut Work, error: Option<String>) {
-    work.driver = None;
-    if let Some(error) = error {
-        entry.fail(error);
-    }
-    board.close(Closed::Unfinished);
 }
 
 impl Driving {
+    /// Nobody drives the batch any more, though it has not ended.
+    fn leave(&self, work: &mut Work, error: Option<String>) {
+        work.driver = None;
+        if let Some(error) = error {
+            self.entry.fail(error);
+        }
+        self.board.close(Closed::Unfinished);
+    }
+
     /// What was asked while the batch came to its end.
     fn asked_meanwhile(&mut self) -> VecDeque<Next> {
         let mut again = VecDeque::new();
@@ -159,8 +189,7 @@ impl Driving {
 
 impl Host for Driving {
     fn room(&self) -> usize {
-        let status = self.entry.status.borrow();
-        if status.paused { 0 } else { status.concurrency }
+        self.entry.status.borrow().concurrency
     }
 
     async fn asked(&mut self) -> Asked {
@@ -196,8 +225,18 @@ impl Host for Driving {
         Ok(())
     }
 
+    fn lost(&mut self, task: usize, why: LineLost) {
+        self.board.put(task, Standing::Left, Usage::default());
+        self.left.get_or_insert(why.to_string());
+    }
+
+    fn outlasts_the_log(&self) -> bool {
+        true
+    }
+
     /// Other batches' runs go on, so nothing is drained: what is to stop now is cancelled.
     fn halt(&mut self, how: HaltHow) {
+        self.halted = true;
         self.entry.status.send_modify(|status| status.halted = true);
         match how {
             HaltHow::Now => self.cancel.cancel(),

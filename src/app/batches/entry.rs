@@ -1,6 +1,9 @@
 //! One batch of many: what is of record of it, and who drives it, if anybody does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -9,7 +12,10 @@ use super::{board::Board, record::Record, status::Status};
 use crate::{
     actor::supervisor::Load,
     app::batch::Asked,
-    domain::{id::BatchId, time::Timestamp},
+    domain::{
+        id::{BatchId, RunId},
+        time::Timestamp,
+    },
     store::{BatchRecord, EventStore, StoreError, TaskRecord},
 };
 
@@ -21,8 +27,25 @@ pub(super) struct Entry {
     /// Held while the batch is changed: changes are made one at a time, and are on disk before the next.
     pub(super) work: Arc<tokio::sync::Mutex<Work>>,
     /// Where its tasks stand, while it is driven or cannot go on.
-    board: Mutex<Option<Arc<Board>>>,
+    board: Mutex<Shown>,
+    /// Somebody tells of its ends.
+    is_told_of: AtomicBool,
+    /// Why what is of record of it is not to be touched.
+    unread: Option<Unread>,
 }
+
+/// The results of a batch.
+#[derive(Default)]
+struct Shown {
+    board: Option<Arc<Board>>,
+    /// Without a board: the order in which results came.
+    order: Arc<[RunId]>,
+}
+
+/// What is of record of a batch is not understood, perhaps because a later version wrote it. It stays as it is.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("what is of record of the batch is not understood: {0}")]
+pub struct Unread(String);
 
 /// What a batch goes by.
 pub(super) struct Work {
@@ -47,12 +70,12 @@ impl Entry {
             labels: record.labels.clone(),
             created_at,
             state: record.state,
-            paused: record.paused,
             concurrency: record.concurrency.get(),
             counts: summary.counts,
             running: 0,
             halted: summary.halted,
             error: None,
+            ends: 0,
         };
         Self {
             id,
@@ -60,13 +83,37 @@ impl Entry {
             status: watch::Sender::new(status),
             work: Arc::new(tokio::sync::Mutex::new(Work { name, record, driver: None })),
             board: Mutex::default(),
+            is_told_of: AtomicBool::new(false),
+            unread: None,
         }
     }
 
     /// A batch of the log; nothing, if no daemon took it on.
     pub(super) fn of(batch: BatchRecord) -> Option<Self> {
-        let record = serde_json::from_str(&batch.options).ok()?;
-        Some(Self::new(batch.id, batch.name, batch.created_at, record))
+        let BatchRecord { id, name, created_at, options } = batch;
+        let error = match serde_json::from_str(&options) {
+            Ok(record) => return Some(Self::new(id, name, created_at, record)),
+            Err(error) => Unread(error.to_string()),
+        };
+        let options: Option<serde_json::Value> = serde_json::from_str(&options).ok();
+        // One that was run by itself has no input here.
+        if options.as_ref().is_some_and(|options| options.is_object() && options.get("digest").is_none()) {
+            return None;
+        }
+        let key = options.and_then(|options| Some(options.get("key")?.as_str()?.to_owned()));
+        let entry = Self::new(id, name, created_at, Record::unread(key));
+        entry.fail(error.to_string());
+        Some(Self { unread: Some(error), ..entry })
+    }
+
+    /// Whether what is of record may be changed.
+    pub(super) fn check(&self) -> Result<(), Unread> {
+        self.unread.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether it is for the caller to tell of its ends: for the first one who asks.
+    pub(super) fn is_to_be_told_of(&self) -> bool {
+        !self.is_told_of.swap(true, Ordering::Relaxed)
     }
 
     /// Puts a change on record, and tasks with it; it is in force once it is on disk.
@@ -92,7 +139,6 @@ impl Entry {
             status.name.clone_from(&work.name);
             status.labels.clone_from(&record.labels);
             status.state = record.state;
-            status.paused = record.paused;
             status.concurrency = record.concurrency.get();
             if let Some(summary) = &record.summary {
                 status.halted = summary.halted;
@@ -114,10 +160,26 @@ impl Entry {
     }
 
     pub(super) fn board(&self) -> Option<Arc<Board>> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shown().board.clone()
     }
 
-    pub(super) fn set_board(&self, board: Option<Arc<Board>>) {
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = board;
+    pub(super) fn set_board(&self, board: Arc<Board>) {
+        self.shown().board = Some(board);
+    }
+
+    /// Nothing changes any more: results are read from the log, in the order in which they came.
+    pub(super) fn put_board_away(&self) {
+        let order = self.order();
+        *self.shown() = Shown { board: None, order };
+    }
+
+    /// The order in which results have come, as far as this process knows it.
+    pub(super) fn order(&self) -> Arc<[RunId]> {
+        let shown = self.shown();
+        shown.board.as_ref().map_or_else(|| shown.order.clone(), |board| board.order())
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

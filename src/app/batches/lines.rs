@@ -10,18 +10,21 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use sha2::{Digest, Sha256};
 
 use super::spool::hex;
 use crate::{
     actor::Services,
     app::{
-        batch::Tasks,
+        batch::{LineLost, Tasks, Wanted},
         herder::AddModel,
-        input::{InputError, Rules, Source, Span, known_tool, read_each, read_line},
+        input::{
+            InputError, InputTask, ParsedLine, Reread, Rules, Source, Span, known_tool, parse_each,
+            read_each, read_line,
+        },
     },
     config::{Config, Defaults},
-    domain::task::TaskSpec,
 };
 
 /// What lines are completed with and checked by.
@@ -33,7 +36,9 @@ pub(super) struct Book {
 }
 
 /// The tasks of an input on disk.
-pub(super) struct Lines {
+pub(super) struct Lines(Arc<Input>);
+
+struct Input {
     file: File,
     book: Book,
     lines: Vec<Line>,
@@ -88,62 +93,91 @@ impl Book {
 impl Lines {
     /// Reads and checks an input, which must be the one of this digest.
     pub(super) fn read(path: &Path, digest: &str, book: Book) -> Result<Self, ReadError> {
+        Self::open(path, digest, book, |input, book, lines| {
+            book.lend(|rules| {
+                read_each(input, &Source::Submission, rules, |task, span| {
+                    let InputTask { line: number, id, hash, spec } = task;
+                    lines.push(Line { id, hash: hash.into(), priority: spec.priority, number, span });
+                })
+            })
+        })
+    }
+
+    /// Reads an input that was checked before. What its lines name may be gone: those that have ended need it no more.
+    pub(super) fn index(path: &Path, digest: &str, book: Book) -> Result<Self, ReadError> {
+        Self::open(path, digest, book, |input, book, lines| {
+            parse_each(input, &Source::Submission, |line, span| {
+                let ParsedLine { number, hash, task } = line;
+                let priority = task.priority.unwrap_or(book.defaults.priority);
+                lines.push(Line { id: task.id, hash: hash.into(), priority, number, span });
+            })
+        })
+    }
+
+    fn open(
+        path: &Path,
+        digest: &str,
+        book: Book,
+        read: impl FnOnce(BufReader<&mut Digesting<'_>>, &Book, &mut Vec<Line>) -> Result<(), InputError>,
+    ) -> Result<Self, ReadError> {
         let failed = |source| ReadError::Open { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let mut lines = Vec::new();
         let mut input = Digesting { file: &file, digest: Sha256::new() };
-        let read = book.lend(|rules| {
-            read_each(BufReader::new(&mut input), &Source::Submission, rules, |task, span| {
-                lines.push(Line {
-                    id: task.id,
-                    hash: task.hash.into(),
-                    priority: task.spec.priority,
-                    number: task.line,
-                    span,
-                });
-            })
-        });
+        let read = read(BufReader::new(&mut input), &book, &mut lines);
         // What is not as it was submitted is told as that, and not by the mistakes that it now has.
         if !matches!(read, Err(InputError::Read { .. })) && hex(input.digest) != digest {
             return Err(ReadError::Damaged { path: path.to_owned() });
         }
         read?;
-        Ok(Self { file, book, lines })
+        Ok(Self(Arc::new(Input { file, book, lines })))
     }
 }
 
 impl Tasks for Lines {
     fn count(&self) -> usize {
-        self.lines.len()
+        self.0.lines.len()
     }
 
     fn id(&self, place: usize) -> Option<&Arc<str>> {
-        self.lines.get(place).map(|line| &line.id)
+        self.0.lines.get(place).map(|line| &line.id)
     }
 
     fn hash(&self, place: usize) -> Option<&str> {
-        self.lines.get(place).map(|line| &*line.hash)
+        self.0.lines.get(place).map(|line| &*line.hash)
     }
 
     fn priority(&self, place: usize) -> i32 {
-        self.lines.get(place).map_or(0, |line| line.priority)
+        self.0.lines.get(place).map_or(0, |line| line.priority)
     }
 
-    fn spec(&self, place: usize) -> Option<TaskSpec> {
-        let line = self.lines.get(place)?;
-        let mut bytes = vec![0; line.span.bytes];
-        let read = self.file.read_exact_at(&mut bytes, line.span.at);
-        let task = read.map_err(|error| error.to_string()).and_then(|()| {
-            let task = self.book.lend(|rules| read_line(line.number, &bytes, &Source::Submission, rules));
-            task.map_err(|error| error.to_string())
-        });
-        match task {
-            Ok(task) => Some(task.spec),
-            Err(error) => {
-                tracing::warn!(task.id = &*line.id, error, "line cannot be had any more");
-                None
-            }
+    fn spec(&self, place: usize) -> BoxFuture<'_, Result<Wanted, LineLost>> {
+        let input = self.0.clone();
+        let read = tokio::task::spawn_blocking(move || input.wanted(place));
+        async move {
+            let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
+            read.map_err(|why| LineLost { task: self.id(place).cloned().unwrap_or_default(), why })
         }
+        .boxed()
+    }
+}
+
+impl Input {
+    /// What a line asks, or why it cannot be read.
+    fn wanted(&self, place: usize) -> Result<Wanted, String> {
+        let line = self.lines.get(place).ok_or("there is no such line")?;
+        let mut bytes = vec![0; line.span.bytes];
+        self.file.read_exact_at(&mut bytes, line.span.at).map_err(|error| error.to_string())?;
+        let read = self.book.lend(|rules| read_line(line.number, &bytes, &Source::Submission, rules));
+        let (hash, wanted) = match read.map_err(|error| error.to_string())? {
+            Reread::Whole(task) => (task.hash, Wanted::Whole(task.spec)),
+            Reread::Incomplete(task, why) => {
+                // A model comes back with the configuration: its tasks wait rather than fail.
+                self.book.lend(|rules| (rules.model)(&task.spec.model))?;
+                (task.hash, Wanted::Incomplete(task.spec, why))
+            }
+        };
+        if *hash == *line.hash { Ok(wanted) } else { Err("it has changed".to_owned()) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -38,13 +38,14 @@ mod submit;
 mod tests;
 
 pub use control::{RequeueError, Which};
+pub use entry::Unread;
 pub use recover::Recovered;
-pub use results::ResultsError;
+pub use results::{Reading, ResultsError};
 pub use spool::SpoolError;
 pub use status::{BatchState, Status};
 pub use submit::{BatchOptions, SubmitBatch, Submitted};
 
-use entry::Entry;
+use entry::{Entry, Work};
 
 /// Inputs that are read and checked at once. A line may be long, and each of these has one in memory.
 const READ_AT_ONCE: usize = 4;
@@ -74,6 +75,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     add_model: AddModel,
     entries: Mutex<BTreeMap<BatchId, Arc<Entry>>>,
+    /// Batches that are known and not taken up yet: nobody changes them before.
+    loaded: Mutex<Vec<(Arc<Entry>, OwnedMutexGuard<Work>)>>,
     /// The batch of each key. Submissions are taken on one at a time, so that a key has one batch.
     keys: tokio::sync::Mutex<BTreeMap<String, BatchId>>,
     reading: Arc<Semaphore>,
@@ -96,6 +99,10 @@ pub enum SubmitError {
         "the batch of this key, {id}, is under way with another input; wait for its end, or use another key"
     )]
     Busy { id: BatchId },
+    #[error("no task of the input has the id {0:?}")]
+    NoSuchTask(String),
+    #[error(transparent)]
+    Unread(#[from] Unread),
     #[error("herder is stopping")]
     Stopping,
     #[error(transparent)]
@@ -113,11 +120,22 @@ pub enum ControlError {
     #[error(transparent)]
     NoSuchBatch(#[from] NoSuchBatch),
     #[error(transparent)]
+    Unread(#[from] Unread),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// Why a name stands for no single batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    #[error("there is no batch {0:?}")]
+    None(String),
+    #[error("{name:?} is the beginning of {count} batch ids; give more of it")]
+    Many { name: String, count: usize },
+}
+
 impl Batches {
-    /// No batches yet; those of record come with [`Self::recover`].
+    /// No batches yet; those of record come with [`Self::load`].
     ///
     /// # Errors
     /// The folder for inputs cannot be made.
@@ -132,6 +150,7 @@ impl Batches {
             clock,
             add_model,
             entries: Mutex::default(),
+            loaded: Mutex::default(),
             keys: tokio::sync::Mutex::default(),
             reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
             closing: CancellationToken::new(),
@@ -166,6 +185,37 @@ impl Batches {
         Ok(entry.status(&load))
     }
 
+    /// Finds a batch by its id, its name (then the latest), or a unique beginning of its id.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub fn find(&self, name: &str) -> Result<BatchId, FindError> {
+        let entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = name.parse().ok().filter(|id| entries.contains_key(id)) {
+            return Ok(id);
+        }
+        if let Some(named) = entries.values().rev().find(|entry| entry.status.borrow().name == name) {
+            return Ok(named.id);
+        }
+        let none = || FindError::None(name.to_owned());
+        if name.is_empty() {
+            return Err(none());
+        }
+        let prefix = name.to_ascii_lowercase();
+        let mut found = entries.keys().filter(|id| id.to_string().starts_with(&prefix));
+        match (found.next(), found.count()) {
+            (None, _) => Err(none()),
+            (Some(id), 0) => Ok(*id),
+            (Some(_), more) => Err(FindError::Many { name: name.to_owned(), count: more + 1 }),
+        }
+    }
+
+    /// As [`Self::watch`], for whoever tells of its ends: given once, so that nobody is told twice.
+    pub fn watch_ends(&self, id: BatchId) -> Option<watch::Receiver<Status>> {
+        let entry = self.entry(id).ok()?;
+        entry.is_to_be_told_of().then(|| entry.status.subscribe())
+    }
+
     /// How far a batch is, told anew whenever that changes. Which of its runs have a slot is not told.
     ///
     /// # Errors
@@ -178,6 +228,7 @@ impl Batches {
     pub fn close(&self) {
         self.0.closing.cancel();
         self.0.drivers.close();
+        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Waits, after [`Self::close`], until nothing of a batch is under way. What has not ended stays open on record.

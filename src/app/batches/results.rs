@@ -10,11 +10,12 @@ use tokio::sync::watch;
 use super::{
     Batches, ControlError,
     board::{Board, Closed, Found},
-    status::Status,
+    entry::Entry,
+    status::{BatchState, Status},
 };
 use crate::{
     app::{
-        batch::{History, ResultLine},
+        batch::{History, ResultLine, end_of},
         conversation::chat_completions,
     },
     domain::{
@@ -37,14 +38,25 @@ pub enum ResultsError {
     Unfinished,
 }
 
+/// How results are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Goes on as they come, until the batch has ended.
+    pub follow: bool,
+    /// With the whole conversation of each.
+    pub with_messages: bool,
+    /// Passes over so many of the first: lines that a reader has had, those included that later ones replaced.
+    pub after: usize,
+}
+
 /// Somebody who reads the results of a batch.
 struct Reader {
     store: Arc<dyn EventStore>,
-    board: Arc<Board>,
+    entry: Arc<Entry>,
+    board: Option<Arc<Board>>,
     changed: watch::Receiver<Status>,
     next: usize,
-    follow: bool,
-    with_messages: bool,
+    how: Reading,
     is_over: bool,
 }
 
@@ -52,49 +64,65 @@ impl Batches {
     /// The result lines of a batch: those of record, and if the reader follows, those that are still to come, until it has
     /// ended. After an error there is no more.
     ///
+    /// Lines keep their order while this process lives; a later one has them in the order of the ends on record.
+    ///
     /// # Errors
     /// There is no such batch, or the log cannot be read.
     pub async fn results(
         &self,
         id: BatchId,
-        follow: bool,
-        with_messages: bool,
+        how: Reading,
     ) -> Result<impl Stream<Item = Result<Vec<u8>, ResultsError>> + Send + use<>, ControlError> {
         let entry = self.entry(id)?;
         let (store, changed) = (self.0.store.clone(), entry.status.subscribe());
-        // A batch that is being changed, or taken up, is waited for.
-        let work = entry.work.lock().await;
-        let board = match entry.board() {
-            Some(board) => board,
-            None => {
-                let history = History::read(&*store, id).await?;
-                let status = watch::Sender::new(entry.status.borrow().clone());
-                let board = Board::new(status, history.ids(), &history, &BTreeSet::new());
-                board.close(Closed::Complete);
-                Arc::new(board)
-            }
-        };
-        drop(work);
-        let reader = Reader { store, board, changed, next: 0, follow, with_messages, is_over: false };
+        // Who follows waits for the lines themselves.
+        let board = if how.follow { None } else { Some(board(&*store, &entry).await?) };
+        let reader = Reader { store, entry, board, changed, next: how.after, how, is_over: false };
         Ok(stream::unfold(reader, Reader::read))
     }
+}
+
+/// Where the tasks of a batch stand. One that is being changed, or taken up, is waited for.
+async fn board(store: &dyn EventStore, entry: &Entry) -> Result<Arc<Board>, StoreError> {
+    let work = entry.work.lock().await;
+    if let Some(board) = entry.board() {
+        return Ok(board);
+    }
+    let history = History::read(store, entry.id).await?;
+    let status = watch::Sender::new(entry.status.borrow().clone());
+    let board = Board::new(status, history.ids(), &history, &BTreeSet::new(), &entry.order());
+    board.close(match work.record.state {
+        BatchState::Open => Closed::Unfinished,
+        BatchState::Cancelled | BatchState::Ended => Closed::Complete,
+    });
+    Ok(Arc::new(board))
 }
 
 impl Reader {
     async fn read(mut self) -> Option<(Result<Vec<u8>, ResultsError>, Self)> {
         while !self.is_over {
+            let board = match &self.board {
+                Some(board) => board.clone(),
+                None => match board(&*self.store, &self.entry).await {
+                    Ok(board) => self.board.insert(board).clone(),
+                    Err(error) => {
+                        self.is_over = true;
+                        return Some((Err(error.into()), self));
+                    }
+                },
+            };
             self.changed.mark_unchanged();
-            match self.board.next(&mut self.next) {
+            match board.next(&mut self.next) {
                 Found::Result(run) => {
-                    let line = line(&*self.store, run, self.with_messages).await;
+                    let line = line(&*self.store, run, self.how.with_messages).await;
                     self.is_over = line.is_err();
                     return Some((line, self));
                 }
-                Found::Wait if self.follow => {
+                Found::Wait if self.how.follow => {
                     // Closed only with the batch, which this knows of.
                     self.is_over = self.changed.changed().await.is_err();
                 }
-                Found::Closed(Closed::Unfinished) if self.follow => {
+                Found::Closed(Closed::Unfinished) if self.how.follow => {
                     self.is_over = true;
                     return Some((Err(ResultsError::Unfinished), self));
                 }
@@ -105,18 +133,18 @@ impl Reader {
     }
 }
 
+/// Of the log only what the line holds is read: a run's may be long.
 async fn line(store: &dyn EventStore, run: RunId, with_messages: bool) -> Result<Vec<u8>, ResultsError> {
-    let log = store.read(run, Seq::START).await?;
-    let (mut spec, mut end) = (None, None);
-    for envelope in &log {
-        if let Event::Submitted(one) = &envelope.fact.event {
-            spec = Some(one);
-        } else if let Event::RunEnd(one) = &envelope.fact.event {
-            end = Some(one);
-        }
-    }
-    let (Some(spec), Some(end)) = (spec, end) else { return Err(ResultsError::NoResult(run)) };
-    let mut line = ResultLine::new(run, spec, end);
+    let log = if with_messages {
+        store.read(run, Seq::START).await?
+    } else {
+        store.read_some(run, Seq::START, 1).await?
+    };
+    let Some(Event::Submitted(spec)) = log.first().map(|envelope| &envelope.fact.event) else {
+        return Err(ResultsError::NoResult(run));
+    };
+    let end = end_of(store, run).await?.ok_or(ResultsError::NoResult(run))?;
+    let mut line = ResultLine::new(run, spec, &end);
     if with_messages {
         let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
         line = line.with_messages(chat_completions(spec, state.history()));

@@ -105,20 +105,24 @@ impl Arriving {
     }
 }
 
-/// Removes what no batch names: inputs that were under way when herder stopped, and those that others replaced.
-pub(super) fn sweep(folder: &Path, named: &BTreeSet<OsString>) -> io::Result<()> {
+/// Removes what no batch names: inputs that were under way when herder stopped, and those that others replaced. Of the
+/// batches that are `unread` everything stays.
+pub(super) fn sweep(folder: &Path, named: &BTreeSet<OsString>, unread: &BTreeSet<String>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let text = name.to_string_lossy();
         let is_input = text.starts_with(ARRIVING) || text.ends_with(".jsonl");
-        if is_input && !named.contains(&name) {
+        let batch = text.split('.').next().unwrap_or_default();
+        if is_input && !named.contains(&name) && !unread.contains(batch) {
             std::fs::remove_file(folder.join(&name))?;
         }
     }
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 

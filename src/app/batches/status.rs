@@ -28,8 +28,6 @@ pub struct Status {
     pub labels: BTreeMap<String, String>,
     pub created_at: Timestamp,
     pub state: BatchState,
-    /// No new task starts for now.
-    pub paused: bool,
     /// Runs that may be in flight at once.
     pub concurrency: usize,
     #[serde(flatten)]
@@ -40,6 +38,9 @@ pub struct Status {
     pub halted: bool,
     /// Why it does not go on, though it is open, or what could not be gone on with.
     pub error: Option<String>,
+    /// How often it has come to its end since this process began.
+    #[serde(skip)]
+    pub ends: u64,
 }
 
 /// The tasks of a batch.

@@ -1,6 +1,12 @@
 //! Taking a batch on: all of its input is checked, then all that is needed to go on with it is put on disk.
 
-use std::{collections::BTreeMap, io, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use futures_util::Stream;
 use uuid::Uuid;
@@ -9,17 +15,22 @@ use super::{
     Batches, SubmitError,
     entry::{Entry, Work},
     lines::{Book, Lines, ReadError},
-    record::Record,
+    record::{Record, ranges},
     spool::{self, SpoolError, Spooled},
     status::BatchState,
     undisturbed,
 };
 use crate::{
-    app::batch::{History, Tasks, abandon, in_order, submit_asked},
+    app::{
+        batch::{History, Tasks, in_order, submit_asked},
+        input::Selection,
+    },
     domain::{
         batch::{Halt, Plan, RetryFailed, StaleLines, Start},
         id::BatchId,
+        outcome::Outcome,
     },
+    store::TaskRecord,
 };
 
 /// A batch as it is asked for.
@@ -47,6 +58,10 @@ pub struct BatchOptions {
     pub stale_lines: StaleLines,
     /// Labels of each of its tasks; a line's own come first.
     pub labels: BTreeMap<String, String>,
+    /// Only tasks of these ids are worked on, the others stay as they are; empty: all.
+    pub only: Vec<String>,
+    /// Of those at most this many, the first ones.
+    pub first: Option<usize>,
 }
 
 impl Default for BatchOptions {
@@ -58,7 +73,18 @@ impl Default for BatchOptions {
             retry_failed: RetryFailed::None,
             stale_lines: StaleLines::Refuse,
             labels: BTreeMap::new(),
+            only: Vec::new(),
+            first: None,
         }
+    }
+}
+
+impl BatchOptions {
+    /// The places of the tasks that are to be worked on.
+    fn places(&self, tasks: &dyn Tasks) -> Result<Vec<usize>, SubmitError> {
+        let ids: Vec<&str> = (0..tasks.count()).filter_map(|place| Some(&**tasks.id(place)?)).collect();
+        let selection = Selection { only: self.only.clone(), first: self.first, shuffle: None };
+        selection.among(&ids).map_err(SubmitError::NoSuchTask)
     }
 }
 
@@ -87,7 +113,9 @@ impl Batches {
             return Ok(answered);
         }
         let (path, digest) = (spooled.path().to_owned(), spooled.digest.clone());
-        let tasks = match self.read(path, digest, batch.options.labels.clone()).await {
+        // What was checked once is not checked again: what its finished lines name may be gone.
+        let read = if self.is_known(&batch, &digest).await { Lines::index } else { Lines::read };
+        let tasks = match self.read(path, digest, batch.options.labels.clone(), read).await {
             Ok(tasks) if tasks.count() == 0 => return Err(SubmitError::Empty),
             Ok(tasks) => tasks,
             Err(ReadError::Input(error)) => return Err(error.into()),
@@ -100,11 +128,28 @@ impl Batches {
         undisturbed(async move { batches.take_on(batch, spooled, tasks).await }).await
     }
 
+    /// The batch of the key that a submission has, if there is one.
+    async fn of_key(&self, batch: &SubmitBatch) -> Option<Arc<Entry>> {
+        let id = *self.0.keys.lock().await.get(batch.key.as_ref()?)?;
+        self.entry(id).ok()
+    }
+
+    async fn is_known(&self, batch: &SubmitBatch, digest: &str) -> bool {
+        match self.of_key(batch).await {
+            Some(entry) => entry.work.lock().await.record.digest == digest,
+            None => false,
+        }
+    }
+
     /// The answer to a submission that was answered before, and asks for nothing else.
     async fn answered(&self, batch: &SubmitBatch, digest: &str) -> Option<Submitted> {
-        let id = *self.0.keys.lock().await.get(batch.key.as_ref()?)?;
-        let entry = self.entry(id).ok()?;
+        let entry = self.of_key(batch).await?;
         let work = entry.work.lock().await;
+        let is_of_all = batch.options.only.is_empty() && batch.options.first.is_none();
+        if !is_of_all || work.record.chosen.is_some() {
+            return None;
+        }
+        let id = entry.id;
         let is_same = work.record.digest == digest;
         let goes_on = match work.record.state {
             BatchState::Open => work.driver.is_some(),
@@ -114,12 +159,13 @@ impl Batches {
         (is_same && goes_on).then_some(Submitted { id, changed: false, tasks })
     }
 
-    /// Reads and checks an input; `labels` go before those of the configuration.
+    /// Reads an input; `labels` go before those of the configuration.
     pub(super) async fn read(
         &self,
         path: PathBuf,
         digest: String,
         labels: BTreeMap<String, String>,
+        read: fn(&Path, &str, Book) -> Result<Lines, ReadError>,
     ) -> Result<Lines, ReadError> {
         let book =
             Book::new(self.config(), self.0.supervisor.services().clone(), self.0.add_model.clone(), labels);
@@ -127,7 +173,7 @@ impl Batches {
         // Never closed; held to the end of the reading, though whoever waits for it may have gone.
         let place = self.0.reading.clone().acquire_owned().await;
         let read = tokio::task::spawn_blocking(move || {
-            let read = Lines::read(&path, &digest, book);
+            let read = read(&path, &digest, book);
             drop(place);
             read
         })
@@ -151,21 +197,21 @@ impl Batches {
             return self.extend(entry, batch, spooled, tasks).await;
         }
         let (id, key, name) = (BatchId::new(Uuid::now_v7()), batch.key.clone(), batch.name.clone());
-        let record = self.record(batch, &spooled.digest);
+        let count = tasks.count();
+        let places = batch.options.places(&tasks)?;
+        let record = Record { chosen: ranges(&places, count), ..self.record(batch, &spooled.digest) };
         let name = name.unwrap_or_else(|| "batch".to_owned());
         let entry = Arc::new(Entry::new(id, name, self.0.clock.now(), record.clone()));
         let history = History::default();
         let mut work = entry.work.lock().await;
-        self.put_on_disk(&entry, &mut work, record, spooled, &tasks, &history).await?;
+        self.put_on_disk(&entry, &mut work, record, spooled, history.changed(&tasks, &places)).await?;
         self.insert(&entry);
         if let Some(key) = key {
             keys.insert(key, id);
         }
-        let count = tasks.count();
-        let everything: Vec<usize> = (0..count).collect();
         let terms = (StaleLines::Refuse, RetryFailed::None, 0);
         let plan =
-            history.plan(&tasks, &everything, terms).map_err(|source| SubmitError::Misfit { id, source })?;
+            history.plan(&tasks, &places, terms).map_err(|source| SubmitError::Misfit { id, source })?;
         let waiting = in_order(&plan, &tasks);
         self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
         Ok(Submitted { id, changed: true, tasks: count })
@@ -181,7 +227,8 @@ impl Batches {
             concurrency: options.concurrency.unwrap_or_else(|| self.config().supervisor.max_live_runs),
             labels: options.labels,
             state: BatchState::Open,
-            paused: false,
+            chosen: None,
+            excused: 0,
             starts_nothing: false,
             summary: None,
         }
@@ -196,29 +243,35 @@ impl Batches {
         tasks: Lines,
     ) -> Result<Submitted, SubmitError> {
         let id = entry.id;
+        entry.check()?;
         let mut work = entry.work.lock().await;
-        let is_same = work.record.digest == spooled.digest;
-        let (count, everything) = (tasks.count(), (0..tasks.count()).collect::<Vec<_>>());
+        let count = tasks.count();
+        let places = batch.options.places(&tasks)?;
         let unchanged = Submitted { id, changed: false, tasks: count };
         let BatchOptions { retry_failed, stale_lines, retries, .. } = batch.options;
-        let is_at_rest = work.driver.is_none();
-        let is_repeated = is_same && retry_failed == RetryFailed::None;
+        let is_same = work.record.digest == spooled.digest;
         let is_open = work.record.state == BatchState::Open;
+        let is_at_rest = work.driver.is_none();
+        let chosen = ranges(&places, count);
+        let is_repeated = is_same && chosen == work.record.chosen && retry_failed == RetryFailed::None;
         if is_repeated && (!is_open || !is_at_rest) {
             return Ok(unchanged);
         }
         if !is_at_rest {
-            return if is_same && is_open { Ok(unchanged) } else { Err(SubmitError::Busy { id }) };
+            let under_way: BTreeSet<usize> = work.record.places(count).into_iter().collect();
+            let is_under_way = is_same && is_open && places.iter().all(|place| under_way.contains(place));
+            return if is_under_way { Ok(unchanged) } else { Err(SubmitError::Busy { id }) };
         }
         let store = &*self.0.store;
         let history = History::read(store, id).await?;
-        let plan = history.plan(&tasks, &everything, (stale_lines, retry_failed, retries));
+        let plan = history.plan(&tasks, &places, (stale_lines, retry_failed, retries));
         let mut plan: Plan = plan.map_err(|source| SubmitError::Misfit { id, source })?;
         if is_same && !is_open && plan.start.is_empty() && plan.resume.is_empty() {
             return Ok(unchanged);
         }
         for run in &plan.abandon {
-            abandon(store, *run, &*self.0.clock).await?;
+            // One that is worked on may yet be ending; what follows it is another run.
+            self.end_run(*run).await?;
         }
         {
             let is_changed = history.is_of_a_changed_line(&tasks);
@@ -228,9 +281,11 @@ impl Batches {
         if let Some(name) = batch.name.clone() {
             work.name = name;
         }
-        let record = self.record(batch, &spooled.digest);
+        // What goes on after an end is another try, which earlier failures do not end.
+        let excused = if is_open { work.record.excused } else { standing_failures(&history, &tasks, &plan) };
+        let record = Record { chosen, excused, ..self.record(batch, &spooled.digest) };
         let replaced = work.record.digest.clone();
-        self.put_on_disk(&entry, &mut work, record, spooled, &tasks, &history).await?;
+        self.put_on_disk(&entry, &mut work, record, spooled, history.changed(&tasks, &places)).await?;
         if !is_same {
             // What stays is swept at the next start.
             let _ = std::fs::remove_file(spool::path(&self.0.folder, id, &replaced));
@@ -247,14 +302,23 @@ impl Batches {
         work: &mut Work,
         record: Record,
         spooled: Spooled,
-        tasks: &Lines,
-        history: &History,
+        tasks: Vec<TaskRecord>,
     ) -> Result<(), SubmitError> {
-        let everything: Vec<usize> = (0..tasks.count()).collect();
         spooled.keep(self.0.folder.clone(), entry.id).await?;
-        entry.write(&*self.0.store, work, record, history.changed(tasks, &everything)).await?;
+        entry.write(&*self.0.store, work, record, tasks).await?;
         Ok(())
     }
+}
+
+/// Tasks that have failed and are not done again.
+fn standing_failures(history: &History, tasks: &Lines, plan: &Plan) -> usize {
+    let again: BTreeSet<usize> =
+        plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
+    let has_failed = |place: &usize| {
+        let latest = tasks.id(*place).and_then(|id| history.latest(id));
+        latest.and_then(|latest| latest.end).is_some_and(|(_, outcome)| outcome != Outcome::Done)
+    };
+    (0..tasks.count()).filter(|place| !again.contains(place)).filter(has_failed).count()
 }
 
 /// Another attempt at an ended task that does not follow by itself: whoever asked for it has been told that it will be.

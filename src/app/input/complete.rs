@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,10 +27,17 @@ pub(super) enum Fault {
     Default(LineError),
 }
 
+/// A line that cannot be completed: the task as far as it goes, and why it goes no further.
+#[derive(Debug)]
+pub(super) struct Incomplete {
+    pub(super) spec: Box<TaskSpec>,
+    pub(super) faults: Vec<Fault>,
+}
+
 /// Completes lines; what many of them name is looked up once.
 pub(super) struct Completer<'a> {
     rules: Rules<'a>,
-    /// What paths in lines are relative to; absent: they are absolute.
+    /// What paths in lines are relative to; absent: they are absolute, and no files of replies are read.
     base: Option<&'a Path>,
     folders: BTreeMap<PathBuf, Result<Arc<str>, String>>,
     scripts: BTreeMap<PathBuf, Result<Script, String>>,
@@ -41,47 +49,34 @@ impl<'a> Completer<'a> {
     }
 
     /// The task as a run takes it on.
-    pub(super) fn complete(&mut self, line: TaskLine) -> Result<TaskSpec, Vec<Fault>> {
+    pub(super) fn complete(&mut self, line: TaskLine) -> Result<TaskSpec, Incomplete> {
         let defaults = self.rules.defaults;
         let mut faults = Vec::new();
         let scripted = line.script.is_some();
-        let script = self.script(line.script).unwrap_or_else(|fault| {
-            faults.push(fault);
-            None
-        });
-        let model = self.model(line.model, scripted);
-        let tools = self.tools(line.tools);
-        let workspace = self.workspace(line.workspace.as_deref());
-        match (model, tools, workspace) {
-            (Ok(model), Ok(tools), Ok(workspace)) if faults.is_empty() => Ok(TaskSpec {
-                task: line.task,
-                task_id: Some(line.id),
-                batch: None,
-                attempt: 1,
-                predecessor: None,
-                system: line.system.or_else(|| defaults.system.as_deref().map(Arc::from)),
-                facts: over(&defaults.facts, line.facts),
-                model,
-                workspace,
-                tools,
-                limits: line.limits.or(defaults.limits),
-                priority: line.priority.unwrap_or(defaults.priority),
-                labels: over(&defaults.labels, line.labels),
-                submission: None,
-                meta: line.meta,
-                params: params(line.params.unwrap_or_default(), &defaults.params),
-                script,
-            }),
-            (model, tools, workspace) => {
-                faults.extend(workspace.err());
-                faults.extend(model.err());
-                faults.extend(tools.err().into_iter().flatten());
-                Err(faults)
-            }
-        }
+        let spec = TaskSpec {
+            script: self.script(line.script, &mut faults),
+            workspace: self.workspace(line.workspace, &mut faults),
+            model: self.model(line.model, scripted, &mut faults),
+            tools: self.tools(line.tools, &mut faults),
+            task: line.task,
+            task_id: Some(line.id),
+            batch: None,
+            attempt: 1,
+            predecessor: None,
+            system: line.system.or_else(|| defaults.system.as_deref().map(Arc::from)),
+            facts: over(&defaults.facts, line.facts),
+            limits: line.limits.or(defaults.limits),
+            priority: line.priority.unwrap_or(defaults.priority),
+            labels: over(&defaults.labels, line.labels),
+            submission: None,
+            meta: line.meta,
+            params: params(line.params.unwrap_or_default(), &defaults.params),
+        };
+        if faults.is_empty() { Ok(spec) } else { Err(Incomplete { spec: Box::new(spec), faults }) }
     }
 
-    fn model(&self, own: Option<String>, scripted: bool) -> Result<Arc<str>, Fault> {
+    fn model(&self, own: Option<String>, scripted: bool, faults: &mut Vec<Fault>) -> Arc<str> {
+        let wrong = |what| LineError { field: "model".to_owned(), what };
         let (name, fault): (String, fn(LineError) -> Fault) =
             match (own, scripted, &self.rules.defaults.model) {
                 (Some(name), _, _) => (name, Fault::Line),
@@ -89,64 +84,65 @@ impl<'a> Completer<'a> {
                 (None, false, Some(name)) => (name.clone(), Fault::Default),
                 (None, false, None) => {
                     let what = "is missing; name one here, by --model or in [defaults]".to_owned();
-                    return Err(Fault::Line(LineError { field: "model".to_owned(), what }));
+                    faults.push(Fault::Line(wrong(what)));
+                    return Arc::default();
                 }
             };
-        match (self.rules.model)(&name) {
-            Ok(()) => Ok(name.into()),
-            Err(what) => Err(fault(LineError { field: "model".to_owned(), what })),
-        }
+        faults.extend((self.rules.model)(&name).err().map(|what| fault(wrong(what))));
+        name.into()
     }
 
-    fn tools(&self, own: Option<Vec<Arc<str>>>) -> Result<Option<Vec<Arc<str>>>, Vec<Fault>> {
+    fn tools(&self, own: Option<Vec<Arc<str>>>, faults: &mut Vec<Fault>) -> Option<Vec<Arc<str>>> {
         let fault: fn(LineError) -> Fault = if own.is_some() { Fault::Line } else { Fault::Default };
         let defaults = self.rules.defaults.tools.as_ref();
         let tools = own.or_else(|| Some(defaults?.iter().map(|tool| tool.as_str().into()).collect()));
-        let unknown: Vec<_> = tools
-            .iter()
-            .flatten()
-            .filter_map(|tool| (self.rules.tool)(tool).err())
-            .map(|what| fault(LineError { field: "tools".to_owned(), what }))
-            .collect();
-        if unknown.is_empty() { Ok(tools) } else { Err(unknown) }
+        let unknown = tools.iter().flatten().filter_map(|tool| (self.rules.tool)(tool).err());
+        faults.extend(unknown.map(|what| fault(LineError { field: "tools".to_owned(), what })));
+        tools
     }
 
-    fn workspace(&mut self, own: Option<&str>) -> Result<Arc<str>, Fault> {
+    fn workspace(&mut self, own: Option<String>, faults: &mut Vec<Fault>) -> Arc<str> {
         let wrong = |what| LineError { field: "workspace".to_owned(), what };
-        let (path, fault): (_, fn(LineError) -> Fault) = match (own, &self.rules.defaults.workspace) {
-            (Some(path), _) => (self.based(Path::new(path)), Fault::Line),
-            (None, Some(path)) if self.base.is_none() => (self.based(path), Fault::Default),
-            (None, Some(path)) => (Ok(path.clone()), Fault::Default),
+        let (is_own, default) = (own.is_some(), self.rules.defaults.workspace.as_ref());
+        let (path, fault): (PathBuf, fn(LineError) -> Fault) = match (own, default) {
+            (Some(path), _) => (path.into(), Fault::Line),
+            (None, Some(path)) => (path.clone(), Fault::Default),
             (None, None) if self.base.is_none() => {
                 let what = "is missing; want an absolute path, here or in [defaults]".to_owned();
-                return Err(Fault::Line(wrong(what)));
+                faults.push(Fault::Line(wrong(what)));
+                return Arc::default();
             }
-            (None, None) => (Ok(PathBuf::from(".")), Fault::Default),
+            (None, None) => (PathBuf::from("."), Fault::Default),
         };
-        let path = path.map_err(|what| fault(wrong(what)))?;
-        let found = self.folders.entry(path).or_insert_with_key(|path| folder(path));
-        found.clone().map_err(|what| fault(wrong(what)))
-    }
-
-    /// Where a path of the input leads.
-    fn based(&self, path: &Path) -> Result<PathBuf, String> {
-        match self.base {
-            Some(base) => Ok(base.join(path)),
-            None if path.is_absolute() => Ok(path.to_path_buf()),
+        // A default is relative to where herder was started, if it may be relative at all.
+        let at = match self.base {
+            Some(base) if is_own => Ok(base.join(&path)),
+            Some(_) => Ok(path.clone()),
+            None if path.is_absolute() => Ok(path.clone()),
             None => Err(format!("{} is relative; want an absolute path", path.display())),
-        }
+        };
+        let found = at.and_then(|at| self.folders.entry(at).or_insert_with_key(|at| folder(at)).clone());
+        found.unwrap_or_else(|what| {
+            faults.push(fault(wrong(what)));
+            path.to_string_lossy().into()
+        })
     }
 
-    fn script(&mut self, source: Option<ScriptSource>) -> Result<Option<Script>, Fault> {
-        let name = match source {
-            None => return Ok(None),
-            Some(ScriptSource::Inline(script)) => return Ok(Some(script)),
-            Some(ScriptSource::File(name)) => name,
+    fn script(&mut self, source: Option<ScriptSource>, faults: &mut Vec<Fault>) -> Option<Script> {
+        let name = match source? {
+            ScriptSource::Inline(script) => return Some(script),
+            ScriptSource::File(name) => name,
+        };
+        let found = match self.base {
+            Some(base) => {
+                let found = self.scripts.entry(base.join(name)).or_insert_with_key(|path| read_script(path));
+                found.clone()
+            }
+            // Whoever sent it has the file; here it may be anything.
+            None => Err("want the replies themselves, not a file".to_owned()),
         };
         let wrong = |what| Fault::Line(LineError { field: "script".to_owned(), what });
-        let path = self.based(Path::new(&name)).map_err(wrong)?;
-        let found = self.scripts.entry(path).or_insert_with_key(|path| read_script(path));
-        found.clone().map(Some).map_err(wrong)
+        found.map_err(|what| faults.push(wrong(what))).ok()
     }
 }
 
@@ -163,10 +159,13 @@ pub fn single(task: &str, script: Option<&Path>, rules: Rules<'_>) -> Result<Tas
         return Err(SingleError("the task is empty; say what to do".to_owned()));
     }
     let line = TaskLine { script, ..TaskLine::of("run", task) };
-    let spec = Completer::new(rules, Some(Path::new("."))).complete(line).map_err(|faults| {
-        let said = faults.first().map(|(Fault::Line(mistake) | Fault::Default(mistake))| mistake.to_string());
-        SingleError(said.unwrap_or_default())
-    })?;
+    let spec = Completer::new(rules, Some(Path::new("."))).complete(line).map_err(
+        |Incomplete { faults, .. }| {
+            let said =
+                faults.first().map(|(Fault::Line(mistake) | Fault::Default(mistake))| mistake.to_string());
+            SingleError(said.unwrap_or_default())
+        },
+    )?;
     Ok(TaskSpec { task_id: None, ..spec })
 }
 
@@ -175,19 +174,36 @@ pub fn single(task: &str, script: Option<&Path>, rules: Rules<'_>) -> Result<Tas
 #[error("{0}")]
 pub struct SingleError(String);
 
+/// Bytes that a file of replies may have.
+const MAX_SCRIPT: u64 = 64 << 20;
+
 /// Reads the replies of a scripted model from a file.
 ///
 /// # Errors
 /// What is wrong with the file, and where.
 pub fn read_script(path: &Path) -> Result<Script, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let text = read_bounded(path)?;
     serde_json::from_str(&crate::domain::text::repair_surrogates(&text)).map_err(|error| {
         let what = error.to_string();
         let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what).replace('`', "'");
         let (line, column) = (error.line(), error.column());
         format!("{}:{line}:{column}: {what}; want a JSON list of replies", path.display())
     })
+}
+
+/// The text of a regular file. Others may never end, or wait for somebody before they begin.
+fn read_bounded(path: &Path) -> Result<String, String> {
+    let unread = |error: io::Error| format!("{} cannot be read: {error}", path.display());
+    if !path.metadata().map_err(unread)?.is_file() {
+        return Err(format!("{} is no regular file; name a file of replies", path.display()));
+    }
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(unread)?.take(MAX_SCRIPT + 1);
+    file.read_to_string(&mut text).map_err(unread)?;
+    if text.len() as u64 > MAX_SCRIPT {
+        return Err(format!("{} is larger than {} MiB; shorten it", path.display(), MAX_SCRIPT >> 20));
+    }
+    Ok(text)
 }
 
 /// The real path of a folder that is there.

@@ -28,7 +28,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-use complete::{Completer, Fault};
+use complete::{Completer, Fault, Incomplete};
 pub use complete::{SCRIPTED, SingleError, folder, read_script, single};
 pub use select::{Selection, repeated};
 
@@ -169,12 +169,50 @@ pub struct Span {
 /// # Errors
 /// As [`read`].
 pub fn read_each(
-    mut input: impl BufRead,
+    input: impl BufRead,
     source: &Source,
     rules: Rules<'_>,
     mut take: impl FnMut(InputTask, Span),
 ) -> Result<(), InputError> {
-    let mut reader = Reader::new(source, rules);
+    let mut completer = Completer::new(rules, source.folder());
+    each_line(input, source, |reader, line, span| {
+        let ParsedLine { number, hash, task } = line;
+        let id = task.id.clone();
+        match completer.complete(task) {
+            Ok(spec) => take(InputTask { line: number, id, hash, spec }, span),
+            Err(Incomplete { faults, .. }) => reader.refuse_all(number, &faults),
+        }
+    })
+}
+
+/// A line as it stands; what it names is not looked up, and what it leaves out is not filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParsedLine {
+    /// The first is 1.
+    pub number: usize,
+    /// As of an [`InputTask`].
+    pub hash: String,
+    pub task: TaskLine,
+}
+
+/// Hands over each line of an input that was checked before.
+///
+/// # Errors
+/// As [`read`], but for what lines name.
+pub fn parse_each(
+    input: impl BufRead,
+    source: &Source,
+    mut take: impl FnMut(ParsedLine, Span),
+) -> Result<(), InputError> {
+    each_line(input, source, |_, line, span| take(line, span))
+}
+
+fn each_line(
+    mut input: impl BufRead,
+    source: &Source,
+    mut take: impl FnMut(&mut Reader<'_>, ParsedLine, Span),
+) -> Result<(), InputError> {
+    let mut reader = Reader::new(source);
     let mut bytes = Vec::new();
     let mut at = 0;
     let failed = |error| InputError::Read { source_name: source.to_string(), source: error };
@@ -192,8 +230,8 @@ pub fn read_each(
             }
             continue;
         }
-        if let Some(task) = reader.line(number, &bytes) {
-            take(task, Span { at, bytes: length });
+        if let Some(line) = reader.line(number, &bytes) {
+            take(&mut reader, line, Span { at, bytes: length });
         }
         at += length as u64;
     }
@@ -212,7 +250,7 @@ pub fn one(text: &[u8], rules: Rules<'_>) -> Result<TaskSpec, InputError> {
     let told = |all: &[LineError]| mistakes(all.iter().map(ToString::to_string).collect());
     let line = TaskLine::parse(&text, UNNUMBERED).map_err(|all| told(&all))?;
     let is_named = line.id != TaskLine::id_of(UNNUMBERED);
-    let spec = Completer::new(rules, None).complete(line).map_err(|faults| {
+    let spec = Completer::new(rules, None).complete(line).map_err(|Incomplete { faults, .. }| {
         let mistake = |fault: Fault| match fault {
             Fault::Line(mistake) | Fault::Default(mistake) => mistake,
         };
@@ -224,40 +262,54 @@ pub fn one(text: &[u8], rules: Rules<'_>) -> Result<TaskSpec, InputError> {
 /// What stands for the number of a line where there is but one.
 const UNNUMBERED: usize = 0;
 
+/// A line that was read again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reread {
+    Whole(InputTask),
+    /// What it names is not to be had any more, as these words say; the rest of it is as it was.
+    Incomplete(InputTask, String),
+}
+
 /// Reads the task of one line again.
 ///
 /// # Errors
-/// What is wrong with it by now.
+/// It is no line of a task any more.
 pub fn read_line(
     number: usize,
     bytes: &[u8],
     source: &Source,
     rules: Rules<'_>,
-) -> Result<InputTask, InputError> {
-    let mut reader = Reader::new(source, rules);
-    let task = reader.line(number, bytes);
+) -> Result<Reread, InputError> {
+    let mut reader = Reader::new(source);
+    let line = reader.line(number, bytes);
     reader.finish()?;
     let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    task.ok_or_else(|| InputError::Read { source_name: source.to_string(), source: gone() })
+    let Some(ParsedLine { number, hash, task }) = line else {
+        return Err(InputError::Read { source_name: source.to_string(), source: gone() });
+    };
+    let id = task.id.clone();
+    let whole = |spec| InputTask { line: number, id, hash, spec };
+    Ok(match Completer::new(rules, source.folder()).complete(task) {
+        Ok(spec) => Reread::Whole(whole(spec)),
+        Err(Incomplete { spec, faults }) => {
+            let told =
+                faults.iter().map(|(Fault::Line(mistake) | Fault::Default(mistake))| mistake.to_string());
+            let told = told.collect::<Vec<_>>().join("; ");
+            Reread::Incomplete(whole(*spec), told)
+        }
+    })
 }
 
 struct Reader<'a> {
     source: &'a Source,
-    completer: Completer<'a>,
     lines_of_ids: BTreeMap<Arc<str>, usize>,
     told: Vec<String>,
     more: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn new(source: &'a Source, rules: Rules<'a>) -> Self {
-        Self {
-            source,
-            completer: Completer::new(rules, source.folder()),
-            lines_of_ids: BTreeMap::new(),
-            told: Vec::new(),
-            more: 0,
-        }
+    const fn new(source: &'a Source) -> Self {
+        Self { source, lines_of_ids: BTreeMap::new(), told: Vec::new(), more: 0 }
     }
 
     fn finish(self) -> Result<(), InputError> {
@@ -284,7 +336,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn line(&mut self, number: usize, bytes: &[u8]) -> Option<InputTask> {
+    fn refuse_all(&mut self, number: usize, faults: &[Fault]) {
+        for fault in faults {
+            match fault {
+                Fault::Line(mistake) => self.refuse(number, mistake),
+                Fault::Default(mistake) => self.refuse_default(mistake),
+            }
+        }
+    }
+
+    fn line(&mut self, number: usize, bytes: &[u8]) -> Option<ParsedLine> {
         let bytes = if number == 1 { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.trim(),
@@ -299,35 +360,21 @@ impl<'a> Reader<'a> {
             return None;
         }
         let text = crate::domain::text::repair_surrogates(text);
-        match TaskLine::parse(&text, number) {
-            Ok(line) => self.task(number, &text, line),
+        let task = match TaskLine::parse(&text, number) {
+            Ok(task) => task,
             Err(mistakes) => {
                 mistakes.iter().for_each(|mistake| self.refuse(number, mistake));
-                None
+                return None;
             }
-        }
-    }
-
-    fn task(&mut self, number: usize, text: &str, line: TaskLine) -> Option<InputTask> {
-        let id = line.id.clone();
-        if let Some(first) = self.lines_of_ids.get(&id) {
-            let what = format!("{id:?} is the id of line {first} too; give each task an id of its own");
+        };
+        if let Some(first) = self.lines_of_ids.get(&task.id) {
+            let what =
+                format!("{:?} is the id of line {first} too; give each task an id of its own", task.id);
             self.refuse(number, &LineError { field: "id".to_owned(), what });
         } else {
-            self.lines_of_ids.insert(id.clone(), number);
+            self.lines_of_ids.insert(task.id.clone(), number);
         }
-        match self.completer.complete(line) {
-            Ok(spec) => Some(InputTask { line: number, id, hash: hash(text), spec }),
-            Err(faults) => {
-                for fault in &faults {
-                    match fault {
-                        Fault::Line(mistake) => self.refuse(number, mistake),
-                        Fault::Default(mistake) => self.refuse_default(mistake),
-                    }
-                }
-                None
-            }
-        }
+        Some(ParsedLine { number, hash: hash(&text), task })
     }
 }
 

@@ -21,13 +21,22 @@ impl Selection {
     /// # Errors
     /// An id that no task has.
     pub fn choose(&self, tasks: &[InputTask]) -> Result<Vec<usize>, String> {
-        let ids: BTreeSet<&str> = tasks.iter().map(|task| &*task.id).collect();
-        if let Some(unknown) = self.only.iter().find(|id| !ids.contains(id.as_str())) {
-            return Err(format!("--only: no task has the id {unknown:?}; want an id of the input"));
+        self.among(&tasks.iter().map(|task| &*task.id).collect::<Vec<_>>())
+            .map_err(|unknown| format!("--only: no task has the id {unknown:?}; want an id of the input"))
+    }
+
+    /// The places of the chosen ones of these ids, in the order in which they shall start.
+    ///
+    /// # Errors
+    /// An id that is wanted and not among them.
+    pub fn among(&self, ids: &[&str]) -> Result<Vec<usize>, String> {
+        let known: BTreeSet<&str> = ids.iter().copied().collect();
+        if let Some(unknown) = self.only.iter().find(|id| !known.contains(id.as_str())) {
+            return Err(unknown.clone());
         }
         let only: BTreeSet<&str> = self.only.iter().map(String::as_str).collect();
-        let chosen = |task: &InputTask| only.is_empty() || only.contains(&*task.id);
-        let mut places: Vec<usize> = (0..tasks.len()).filter(|place| chosen(&tasks[*place])).collect();
+        let chosen = |(place, id): (usize, &&str)| (only.is_empty() || only.contains(id)).then_some(place);
+        let mut places: Vec<usize> = ids.iter().enumerate().filter_map(chosen).collect();
         places.truncate(self.first.unwrap_or(usize::MAX));
         if let Some(seed) = self.shuffle {
             shuffle(&mut places, seed);

@@ -196,10 +196,23 @@ fn what_was_sent_here_names_absolute_paths_alone() {
         read(&defaults, text).expect_err("refused").to_string(),
         "line 1: workspace: ws is relative; want an absolute path\n\
          line 2: workspace: is missing; want an absolute path, here or in [defaults]\n\
-         line 3: script: replies.json is relative; want an absolute path"
+         line 3: script: want the replies themselves, not a file"
     );
     let defaults = Defaults { workspace: Some(PathBuf::from("/")), ..defaults };
     assert_eq!(ids(&read(&defaults, "{\"task\":\"1\"}").expect("read")), [(1, "line-1")]);
+}
+
+#[test]
+fn replies_are_read_from_regular_files_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for path in [Path::new("/dev/zero"), folder.path()] {
+        let told = read_script(path).expect_err("refused");
+        assert_eq!(told, format!("{} is no regular file; name a file of replies", path.display()));
+    }
+    let huge = folder.path().join("huge.json");
+    File::create(&huge).and_then(|file| file.set_len(65 << 20)).expect("made");
+    let told = read_script(&huge).expect_err("refused");
+    assert_eq!(told, format!("{} is larger than 64 MiB; shorten it", huge.display()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Results of a batch of the daemon's, each written once, over as many connections as it takes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::{shown::Shown, stopping::Stopping};
+use super::{latest, shown::Shown, stopping::Stopping};
 use crate::{
     app::batch::Results,
     cli::{
@@ -66,6 +66,11 @@ impl ResultHead {
     pub(super) fn of(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
+
+    /// The id of the task.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 /// Why the watching came to its end before the batch.
@@ -88,8 +93,10 @@ pub(super) struct Attached {
     stopping: Stopping,
     places: BTreeMap<Arc<str>, usize>,
     chosen: BTreeSet<usize>,
-    /// Runs whose result was taken, since a new connection tells them all again.
-    taken: HashSet<Uuid>,
+    /// The runs whose results were taken, by their tasks' places: a new connection tells them all again.
+    taken: BTreeMap<usize, Uuid>,
+    /// Whether a task was given another attempt after its result was taken.
+    came_again: bool,
     /// The chosen tasks that have ended.
     ended: BTreeMap<usize, Outcome>,
 }
@@ -98,8 +105,8 @@ impl Attached {
     pub(super) fn new(client: Client, batch: Batch, shown: Shown, stopping: Stopping) -> Self {
         let places = batch.tasks.iter().cloned().zip(0..).collect();
         let chosen = batch.chosen.iter().copied().collect();
-        let (taken, ended) = (HashSet::new(), BTreeMap::new());
-        Self { client, batch, shown, stopping, places, chosen, taken, ended }
+        let (taken, ended) = (BTreeMap::new(), BTreeMap::new());
+        Self { client, batch, shown, stopping, places, chosen, taken, came_again: false, ended }
     }
 
     /// Writes every result until the batch has ended or somebody has seen enough.
@@ -114,14 +121,24 @@ impl Attached {
         let mut results = self.rebuild(record).await?;
         match self.follow(&mut results, view).await {
             Ok(view) => {
-                results.finish().await?;
+                self.finish(results).await?;
                 Ok(self.ended(&view))
             }
             Err(Left::Stopped) => {
-                results.finish().await?;
+                self.finish(results).await?;
                 Ok(self.detached().await)
             }
             Err(Left::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Sees to it that all is written, and that a file has one line of each task. Who reads the standard output has had
+    /// the line of an attempt before, and gets that of the next one after it.
+    async fn finish(&self, results: Results) -> anyhow::Result<()> {
+        results.finish().await?;
+        match &self.batch.out {
+            Some(out) if self.came_again => latest::keep(out, &self.places, self.batch.keep_order),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -153,12 +170,7 @@ impl Attached {
     async fn rebuild(&mut self, record: Vec<Vec<u8>>) -> anyhow::Result<Results> {
         let mut lines = Vec::with_capacity(record.len());
         for line in record {
-            if let Some((place, line, outcome)) = self.take(&line) {
-                if let Some(outcome) = outcome {
-                    self.shown.settled(outcome);
-                }
-                lines.push((place, line));
-            }
+            lines.extend(self.take(&line, Shown::settled));
         }
         let stdout = || Results::to_stdout(self.stopping.stopper());
         let there: BTreeSet<usize> =
@@ -178,19 +190,25 @@ impl Attached {
         Ok(results)
     }
 
-    /// A result with its place, and its outcome if its task is one that was asked for. Nothing, if it was taken before or
-    /// its task is none of this input's.
-    fn take(&mut self, line: &[u8]) -> Option<(usize, Vec<u8>, Option<Outcome>)> {
+    /// A result with its place; `show` is for the first one of a task that was asked for. Nothing, if it was taken before
+    /// or its task is none of this input's.
+    fn take(&mut self, line: &[u8], show: fn(&mut Shown, Outcome)) -> Option<(usize, Vec<u8>)> {
         let head = ResultHead::of(line)?;
         let place = *self.places.get(head.id.as_str())?;
-        if !self.taken.insert(head.run) {
-            return None;
+        match self.taken.insert(place, head.run) {
+            Some(run) if run == head.run => return None,
+            Some(_) => self.came_again = true,
+            None => {}
         }
-        let is_chosen = self.chosen.contains(&place);
-        let is_first = is_chosen && self.ended.insert(place, head.outcome).is_none();
+        if self.chosen.contains(&place) {
+            match self.ended.insert(place, head.outcome) {
+                Some(before) => self.shown.ended_anew(before, head.outcome),
+                None => show(&mut self.shown, head.outcome),
+            }
+        }
         let mut line = line.to_vec();
         line.push(b'\n');
-        Some((place, line, is_first.then_some(head.outcome)))
+        Some((place, line))
     }
 
     /// Writes results as they come, until the batch goes on no more.
@@ -202,19 +220,22 @@ impl Attached {
         let mut patience = Patience::new(WINDOW);
         loop {
             let since = Instant::now();
-            let error = match self.lines(true).await {
-                Ok(mut lines) => match self.pass(&mut lines, results, &mut view, &mut patience).await? {
-                    Pass::Broken(error) => error,
-                    Pass::Over => match self.client.get::<BatchView>(&self.route()).await {
-                        Ok(view) if !matches!(view.state, BatchState::Open | BatchState::Paused) => {
-                            return Ok(view);
-                        }
-                        // It ended the answer and not the batch: it is about to stop.
-                        Ok(_) => ClientError::Lost { place: self.client.place().clone(), source: None },
-                        Err(error) => error,
-                    },
-                },
-                Err(error) => error,
+            let pass = match self.lines(true).await {
+                Ok(mut lines) => self.pass(&mut lines, results, &mut view, &mut patience).await?,
+                Err(error) => Pass::Broken(error),
+            };
+            let error = match (pass, self.client.get::<BatchView>(&self.route()).await) {
+                (Pass::Over, Ok(view)) if !matches!(view.state, BatchState::Open | BatchState::Paused) => {
+                    return Ok(view);
+                }
+                // There will be no more results, however often they are asked for.
+                (Pass::Broken(_), Ok(view)) if view.state == BatchState::Broken => {
+                    self.rest(results).await?;
+                    return Ok(view);
+                }
+                // It ended the answer and not the batch: it is about to stop.
+                (Pass::Over, Ok(_)) => ClientError::Lost { place: self.client.place().clone(), source: None },
+                (Pass::Broken(error), _) | (Pass::Over, Err(error)) => error,
             };
             self.shown.away();
             // It may have had nothing to say for long, and been there all the time.
@@ -252,15 +273,23 @@ impl Attached {
                 }
                 _ = self.stopping.stopped() => return Err(Left::Stopped),
             };
-            if let Some((place, line, outcome)) = self.take(line) {
+            if let Some((place, line)) = self.take(line, Shown::ended) {
                 patience.answered();
                 self.shown.back();
-                if let Some(outcome) = outcome {
-                    self.shown.ended(outcome);
-                }
                 results.write(place, line).await?;
             }
         }
+    }
+
+    /// Writes what is of record and did not come over a connection that broke off, as far as it can be had.
+    async fn rest(&mut self, results: &mut Results) -> Result<(), Left> {
+        let Ok(mut lines) = self.lines(false).await else { return Ok(()) };
+        while let Ok(Some(line)) = lines.next().await {
+            if let Some((place, line)) = self.take(line, Shown::ended) {
+                results.write(place, line).await?;
+            }
+        }
+        Ok(())
     }
 
     fn unfinished(&self) -> usize {
@@ -294,12 +323,14 @@ impl Attached {
             None => None,
         };
         self.shown.finish(view, unfinished, words.as_deref());
-        if unfinished == 0 && self.ended.values().all(|outcome| *outcome == Outcome::Done) {
-            Exit::Done
-        } else if view.state == BatchState::Halted {
-            Exit::Halted
-        } else {
-            Exit::NotDone
+        let is_done = unfinished == 0 && self.ended.values().all(|outcome| *outcome == Outcome::Done);
+        match view.state {
+            BatchState::Broken => Exit::NotDone,
+            _state if is_done => Exit::Done,
+            BatchState::Halted => Exit::Halted,
+            BatchState::Open | BatchState::Paused | BatchState::Ended | BatchState::Cancelled => {
+                Exit::NotDone
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! connection or the daemon itself went away meanwhile.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -33,6 +34,7 @@ use crate::{
 };
 
 mod follow;
+mod latest;
 mod shown;
 mod stopping;
 #[cfg(test)]
@@ -149,28 +151,42 @@ async fn submit(
         .with_some("retry_failed", args.retry_failed.and_then(again))
         .with_some("restart_stale", args.restart_stale.then_some(true));
     let key = key(out, &args.input);
+    let (tasks, chosen) = &**input;
+    let order = Arc::new(in_order(tasks.len(), chosen));
+    let route = route.with_some("first", (chosen.len() < tasks.len()).then_some(chosen.len()));
     // The lines may be many: each is written when it is sent.
     let body = || {
-        let input = input.clone();
-        let lines = (0..input.1.len()).map(move |number| {
-            let (tasks, chosen) = &*input;
-            let mut line = line(&tasks[chosen[number]].spec)?;
+        let (input, order) = (input.clone(), order.clone());
+        let lines = (0..order.len()).map(move |number| {
+            let mut line = line(&input.0[order[number]].spec)?;
             line.push(b'\n');
             Ok::<_, io::Error>(line)
         });
         reqwest::Body::wrap_stream(stream::iter(lines))
     };
     let submitted = asking::submit(client, &route, "application/x-ndjson", key.as_deref(), body).await;
-    submitted.map_err(|error| match (error, out) {
-        // The daemon knows the batch by its key, a person by where its results go.
-        (ClientError::Refused(mut refusal), Some(out))
-            if matches!(refusal.code, Code::Misfit | Code::Busy) =>
+    submitted.map_err(|mut error| {
+        if let ClientError::Refused(refusal) = &mut error
+            && matches!(refusal.code, Code::Misfit | Code::Busy)
         {
-            refusal.message = format!("{}: {}", out.display(), refusal.message);
-            ClientError::Refused(refusal).into()
+            refusal.message = of_files(&refusal.message, out, &args.input);
         }
-        (error, _) => error.into(),
+        error.into()
     })
+}
+
+/// The chosen lines, then the others: they are sent too, since a batch that lacks lines which are of record does not fit.
+fn in_order(tasks: usize, chosen: &[usize]) -> Vec<usize> {
+    let are_chosen: BTreeSet<usize> = chosen.iter().copied().collect();
+    let others = (0..tasks).filter(|place| !are_chosen.contains(place));
+    chosen.iter().copied().chain(others).collect()
+}
+
+/// What the daemon says of a batch, which it knows by its key, as a person knows it: by where its results go, or its
+/// tasks come from.
+fn of_files(message: &str, out: Option<&Path>, input: &Path) -> String {
+    let batch = format!("the batch of {}", out.unwrap_or(input).display());
+    message.replace("the batch of this key", &batch).replace("use another key", "name another OUT")
 }
 
 fn again(retry: RetryFailed) -> Option<&'static str> {

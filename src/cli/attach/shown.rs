@@ -50,6 +50,12 @@ impl Shown {
         self.reporter.show(&self.progress, now);
     }
 
+    /// A task that had ended so was given another attempt, which has ended too.
+    pub(super) fn ended_anew(&mut self, before: Outcome, outcome: Outcome) {
+        self.progress.ended_anew(before, outcome);
+        self.reporter.show(&self.progress, self.since.elapsed());
+    }
+
     /// The daemon went away. Told once, until it is back.
     pub(super) fn away(&mut self) {
         if !std::mem::replace(&mut self.is_away, true) {

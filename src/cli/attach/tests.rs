@@ -19,10 +19,14 @@ use indicatif::MultiProgress;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::{
-    batch::BatchArgs,
-    fake::{Fake, parts},
-    progress::ProgressMode,
+use crate::{
+    app::{batch::Results, batches::SubmitError},
+    cli::{
+        batch::BatchArgs,
+        fake::{Fake, parts},
+        progress::ProgressMode,
+    },
+    domain::id::BatchId,
 };
 
 /// Far more than anything here takes.
@@ -122,6 +126,42 @@ async fn a_daemon_that_went_away_is_waited_for() {
     assert_eq!(exit.expect("attached"), Exit::Halted);
     let out = std::fs::read_to_string(fake.path("out.jsonl")).expect("results");
     assert_eq!(out, [a, b].concat());
+}
+
+#[tokio::test]
+async fn a_task_that_is_given_another_attempt_meanwhile_has_one_line_that_of_the_latest() {
+    let [first, b, c] = [("a", "budget"), ("b", "done"), ("c", "done")].map(|(id, how)| result(id, how));
+    let again = result("a", "done").replace(&"61".repeat(4), &"71".repeat(4));
+    assert_ne!(again, result("a", "done"), "another run");
+    let followed = vec![first.clone(), b.clone(), again.clone(), c.clone()];
+    for (keep_order, record, expected) in [
+        (false, vec![], [&b, &again, &c]),
+        (true, vec![], [&again, &b, &c]),
+        (false, vec![first.clone()], [&b, &again, &c]),
+    ] {
+        let fake = daemon(&record, vec![followed.clone()], "ended");
+        let expected = expected.map(String::as_str).concat();
+        assert_eq!(attach(&fake, keep_order, unstopped()).await, (Exit::Done, expected), "{keep_order}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_again_after_its_line_was_written_in_order_is_written_at_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.jsonl");
+    let mut results = Results::to_file(&out, []).expect("made").in_order([0, 1].into());
+    for (place, line) in [(0, "a1\n"), (0, "a2\n"), (1, "b1\n")] {
+        results.write(place, line.into()).await.expect("written");
+    }
+    results.finish().await.expect("written");
+    assert_eq!(std::fs::read_to_string(&out).expect("results"), "a1\nb1\na2\n");
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_worked_on_any_more_is_not_waited_for() {
+    let a = result("a", "done");
+    let fake = daemon(std::slice::from_ref(&a), vec![Vec::new(); 1_000], "broken");
+    assert_eq!(attach(&fake, false, unstopped()).await, (Exit::NotDone, a));
 }
 
 #[tokio::test]
@@ -253,4 +293,13 @@ fn a_file_that_has_no_results_is_not_written_over() {
     std::fs::write(&out, "").expect("written");
     let told = check_out(&out).expect_err("refused");
     assert_eq!(Exit::of(&told), Exit::Misfit);
+}
+
+#[test]
+fn what_the_daemon_says_of_the_batch_of_a_key_is_said_of_the_files() {
+    let busy = SubmitError::Busy { id: BatchId::new(uuid::Uuid::nil()) }.to_string();
+    let out = of_files(&busy, Some(Path::new("out.jsonl")), Path::new("in.jsonl"));
+    assert!(out.starts_with("the batch of out.jsonl, 0") && !out.contains("key"), "{out}");
+    let input = of_files(&busy, None, Path::new("in.jsonl"));
+    assert!(input.starts_with("the batch of in.jsonl, 0") && !input.contains("key"), "{input}");
 }

@@ -13,9 +13,12 @@ use super::{
     show,
     wait::{LONGEST, Until, wait},
 };
-use crate::daemon::{
-    client::{Follower, Route},
-    wire::{Changed, Requeued, RunDetail, RunList, Say, Status, Submitted},
+use crate::{
+    cli::say::{When, tell},
+    daemon::{
+        client::{Follower, Route},
+        wire::{Changed, Requeued, RunDetail, RunList, Say, Status, Submitted},
+    },
 };
 
 /// What a tool answers: JSON, or why not.
@@ -156,7 +159,7 @@ impl Server {
         )
     )]
     async fn herder_steer(&self, Parameters(input::Say { run, text }): Parameters<input::Say>) -> Answer {
-        self.say(&run, "steer", text).await
+        self.say(&run, When::Steer, text).await
     }
 
     #[tool(
@@ -169,7 +172,7 @@ impl Server {
         )
     )]
     async fn herder_follow_up(&self, Parameters(input::Say { run, text }): Parameters<input::Say>) -> Answer {
-        self.say(&run, "follow-up", text).await
+        self.say(&run, When::FollowUp, text).await
     }
 
     #[tool(
@@ -245,10 +248,10 @@ impl Server {
         self.get(&Route::to(["v1", "runs", named(run)?])).await
     }
 
-    async fn say(&self, run: &str, how: &str, words: String) -> Answer {
-        let route = Route::to(["v1", "runs", named(run)?, how]);
-        let changed: Changed = self.post(&route, &Say { text: words, expected_turn: None }).await?;
-        text(&changed)
+    async fn say(&self, run: &str, when: When, words: String) -> Answer {
+        let say = Say { text: words, expected_turn: None };
+        let changed = tell(&self.client, named(run)?, when, &say).await;
+        text(&changed.map_err(|error| error.to_string())?)
     }
 
     async fn order(&self, verb: &str, target: &[String]) -> Answer {

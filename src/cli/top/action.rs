@@ -1,8 +1,11 @@
 //! What a person has done to runs, and how the daemon is asked for it.
 
-use crate::daemon::{
-    client::{Client, ClientError, Route},
-    wire::{Changed, Pause, Say},
+use crate::{
+    cli::say::{When, tell},
+    daemon::{
+        client::{Client, ClientError, Route},
+        wire::{Changed, Pause, Say},
+    },
 };
 
 /// An order, with the names that people know things by.
@@ -85,7 +88,7 @@ impl Action {
             }
             Self::Steer { run, name, text } => {
                 let say = Say { text, expected_turn: None };
-                let _: Changed = client.post(&Route::to(["v1", "runs", &run, "steer"]), &say).await?;
+                tell(client, &run, When::Steer, &say).await?;
                 Ok(format!("run {name} hears it after this turn's calls"))
             }
         }

@@ -1,15 +1,15 @@
 //! Routes of batches.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    body::Body as RawBody,
+    body::{Body as RawBody, Bytes},
     extract::State,
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -18,9 +18,14 @@ use super::{
     created,
     extract::{Body, Name, Query, header},
 };
-use crate::daemon::{
-    desk::Desk,
-    wire::{ApiError, BatchList, BatchOptions, BatchPatch, BatchView, Changed, KEY_HEADER, Pause, Submitted},
+use crate::{
+    app::batches::Reading,
+    daemon::{
+        desk::Desk,
+        wire::{
+            ApiError, BatchList, BatchOptions, BatchPatch, BatchView, Changed, KEY_HEADER, Pause, Submitted,
+        },
+    },
 };
 
 /// Submits a batch: one task a line. Answered once all of it is on disk. With a key of a batch that is there, it is that
@@ -80,9 +85,15 @@ pub(super) struct ResultsQuery {
     follow: bool,
     /// With the whole conversation of each.
     messages: bool,
+    /// Pass over so many lines: those that the caller has had, replaced ones included.
+    after: usize,
 }
 
-/// The results of a batch: one line for each task that has ended, in the order in which they did.
+/// The results of a batch: one line for each task that has ended, in the order in which they did. A task that is done
+/// again has another line, which replaces the one before. Where nothing comes for a while there are empty lines.
+///
+/// The order stays as long as the daemon does (`started_at` of its status). Another one has the lines in the order of
+/// the ends on record, which may differ a little: whoever has to miss nothing reads from the first line again.
 #[utoipa::path(get, path = "/v1/batches/{batch}/results", tag = "batches", operation_id = "read_results",
     params(("batch" = String, Path), ResultsQuery),
     responses((status = 200, body = String, content_type = "application/jsonl")))]
@@ -91,8 +102,24 @@ pub(super) async fn results(
     Name(batch): Name<String>,
     Query(query): Query<ResultsQuery>,
 ) -> Result<Response, ApiError> {
-    let lines = desk.results(&batch, query.follow, query.messages).await?;
-    Ok(([("content-type", "application/jsonl")], RawBody::from_stream(lines)).into_response())
+    let ResultsQuery { follow, messages: with_messages, after } = query;
+    let lines = desk.results(&batch, Reading { follow, with_messages, after }).await?;
+    Ok(([("content-type", "application/jsonl")], RawBody::from_stream(breathing(lines))).into_response())
+}
+
+/// How long nothing may come.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// The same, with an empty line whenever nothing has come for a while: whoever reads can tell it from a lost connection.
+fn breathing<E: Send>(
+    lines: impl Stream<Item = Result<Bytes, E>> + Send,
+) -> impl Stream<Item = Result<Bytes, E>> + Send {
+    stream::unfold(Box::pin(lines), |mut lines| async move {
+        match tokio::time::timeout(SILENCE, lines.next()).await {
+            Ok(line) => Some((line?, lines)),
+            Err(_) => Some((Ok(Bytes::from_static(b"\n")), lines)),
+        }
+    })
 }
 
 /// Ends a batch and its runs as cancelled.
@@ -127,4 +154,28 @@ pub(super) async fn resume(
     Name(batch): Name<String>,
 ) -> Result<Json<Changed>, ApiError> {
     Ok(Json(desk.resume_batch(&batch, &caller.operator()?).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_tasks_are_named_one_by_one() {
+        let read = |query: &str| serde_html_form::from_str::<BatchOptions>(query);
+        let options = read("name=b&only=a&only=b%26c&first=3").expect("options");
+        assert_eq!((options.only, options.first), (vec!["a".to_owned(), "b&c".to_owned()], Some(3)));
+        assert_eq!(read("").expect("options"), BatchOptions::default());
+        assert!(read("sole=a").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_is_given_a_sign_of_life_while_nothing_comes() {
+        let lines = stream::once(async {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            Ok::<_, io::Error>(Bytes::from_static(b"{}\n"))
+        });
+        let read: Vec<_> = breathing(lines).map(|line| line.expect("a line")).collect().await;
+        assert_eq!(read, ["\n", "\n", "{}\n"]);
+    }
 }

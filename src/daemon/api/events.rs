@@ -89,7 +89,7 @@ pub(super) async fn of_all(
         return Err(beyond(after.get(), desk.head().get()));
     }
     let batch = match &query.batch {
-        Some(name) => Some(desk.find_batch(name).await?),
+        Some(name) => Some(desk.find_batch(name)?),
         None => None,
     };
     let kinds = match &query.kinds {

@@ -102,7 +102,7 @@ impl ClientError {
     }
 
     /// Whether the daemon may be there again in a moment.
-    const fn may_pass(&self) -> bool {
+    pub const fn may_pass(&self) -> bool {
         match self {
             Self::NoDaemon { .. } | Self::Lost { .. } => true,
             Self::Refused(error) => matches!(error.code, Code::Unavailable | Code::TooManyConnections),
@@ -164,6 +164,20 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         self.json(self.request(Method::POST, route).json(body).timeout(PATIENCE)).await
+    }
+
+    /// Has something done that the daemon does once for each key, however often it is asked.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn post_once<T: DeserializeOwned>(
+        &self,
+        route: &Route,
+        body: &impl Serialize,
+        key: &str,
+    ) -> Result<T, ClientError> {
+        let request = self.request(Method::POST, route).header(KEY_HEADER, key).json(body);
+        self.json(request.timeout(PATIENCE)).await
     }
 
     /// Has something changed.

@@ -6,15 +6,15 @@ use axum::body::Bytes;
 use futures_util::{Stream, StreamExt as _};
 
 use super::{
-    By, Desk, Phase,
+    By, Desk,
     list::refuse,
     submit::{check_key, invalid},
     view::tokens,
 };
 use crate::{
     app::batches::{
-        self, BatchState as State, ControlError, NoSuchBatch, RequeueError, ResultsError, SpoolError,
-        SubmitBatch, SubmitError,
+        self, BatchState as State, ControlError, NoSuchBatch, Reading, RequeueError, ResultsError,
+        SpoolError, SubmitBatch, SubmitError, Unread,
     },
     clock::rfc3339,
     daemon::wire::{
@@ -24,7 +24,6 @@ use crate::{
     domain::{
         batch::{RetryFailed, StaleLines},
         gate::Scope,
-        id::BatchId,
     },
 };
 
@@ -53,14 +52,6 @@ impl Desk {
         Ok(Submitted { id: submitted.id.to_string(), changed: submitted.changed, tasks })
     }
 
-    /// A batch by its name. Until all that was left is taken up, not every one is known.
-    async fn batch(&self, name: &str) -> Result<BatchId, ApiError> {
-        if self.phase() == Phase::Starting {
-            self.open()?;
-        }
-        self.find_batch(name).await
-    }
-
     /// Every batch, oldest first.
     pub async fn list_batches(&self) -> BatchList {
         let gates = self.gates().await;
@@ -74,7 +65,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn show_batch(&self, name: &str) -> Result<BatchView, ApiError> {
-        let status = self.batches.get(self.batch(name).await?).await?;
+        let status = self.batches.get(self.find_batch(name)?).await?;
         let gates = self.gates().await;
         Ok(view(status, |id| gates.iter().any(|gate| gate.name.as_deref() == Some(id))))
     }
@@ -84,7 +75,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch, or a value is none.
     pub async fn retune_batch(&self, name: &str, patch: &BatchPatch, by: &By) -> Result<Changed, ApiError> {
-        let id = self.batch(name).await?;
+        let id = self.find_batch(name)?;
         let concurrency = patch.concurrency.map(concurrency).transpose()?;
         let changed = match concurrency {
             Some(runs) => self.batches.set_concurrency(id, runs).await?,
@@ -99,7 +90,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn cancel_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
-        let id = self.batch(name).await?;
+        let id = self.find_batch(name)?;
         let changed = self.batches.cancel(id).await?;
         self.audit(by, "cancel", id.to_string(), changed, None);
         Ok(Changed { changed, seq: None })
@@ -110,7 +101,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn pause_batch(&self, name: &str, mode: PauseMode, by: &By) -> Result<Changed, ApiError> {
-        let id = self.batch(name).await?;
+        let id = self.find_batch(name)?;
         self.shut(Scope::Batch(id), mode, by).await
     }
 
@@ -119,7 +110,7 @@ impl Desk {
     /// # Errors
     /// There is no such batch.
     pub async fn resume_batch(&self, name: &str, by: &By) -> Result<Changed, ApiError> {
-        let id = self.batch(name).await?;
+        let id = self.find_batch(name)?;
         self.release(Scope::Batch(id), by).await
     }
 
@@ -130,17 +121,17 @@ impl Desk {
     pub async fn results(
         &self,
         name: &str,
-        follow: bool,
-        with_messages: bool,
+        how: Reading,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, ApiError> {
-        let id = self.batch(name).await?;
-        let lines = self.batches.results(id, follow, with_messages).await?;
+        let id = self.find_batch(name)?;
+        let lines = self.batches.results(id, how).await?;
         Ok(lines.map(|line| line.map(Bytes::from).map_err(io::Error::other)))
     }
 }
 
 fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError> {
-    let BatchOptions { name: _, concurrency: runs, retries, halt, retry_failed, restart_stale } = options;
+    let BatchOptions { name: _, concurrency: runs, retries, halt, retry_failed, restart_stale, only, first } =
+        options;
     let halt = halt.map(|halt| halt.parse().map_err(|what: String| refuse("halt", &what))).transpose()?;
     let retry_failed = match retry_failed.as_deref() {
         None => RetryFailed::None,
@@ -154,6 +145,8 @@ fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError
         halt,
         retry_failed,
         stale_lines: if restart_stale == Some(true) { StaleLines::Restart } else { StaleLines::Refuse },
+        only,
+        first,
         ..batches::BatchOptions::default()
     })
 }
@@ -167,7 +160,7 @@ fn view(status: batches::Status, held: impl Fn(&str) -> bool) -> BatchView {
     let id = status.id.to_string();
     let state = match status.state {
         State::Open if status.error.is_some() => BatchState::Broken,
-        State::Open if status.paused || held(&id) => BatchState::Paused,
+        State::Open if held(&id) => BatchState::Paused,
         State::Open => BatchState::Open,
         State::Cancelled => BatchState::Cancelled,
         State::Ended if status.halted => BatchState::Halted,
@@ -199,12 +192,19 @@ impl From<SubmitError> for ApiError {
                 Self { code: Code::StoreUnavailable, ..invalid(&error) }
             }
             SubmitError::Input(error) => error.into(),
-            SubmitError::Empty => invalid(&error),
+            SubmitError::Empty | SubmitError::NoSuchTask(_) => invalid(&error),
+            SubmitError::Unread(error) => error.into(),
             SubmitError::Misfit { .. } => Self { code: Code::Misfit, ..invalid(&error) },
             SubmitError::Busy { .. } => Self::new(Code::Busy, error.to_string()),
             SubmitError::Stopping => Self::new(Code::Unavailable, "the daemon is stopping"),
             SubmitError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<Unread> for ApiError {
+    fn from(error: Unread) -> Self {
+        Self::new(Code::Internal, error.to_string())
     }
 }
 
@@ -218,6 +218,7 @@ impl From<ControlError> for ApiError {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::NoSuchBatch(error) => error.into(),
+            ControlError::Unread(error) => error.into(),
             ControlError::Store(error) => error.into(),
         }
     }

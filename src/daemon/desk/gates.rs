@@ -1,6 +1,8 @@
 //! Pausing many runs at once: all, those of a batch, those of a model. A pause outlives the daemon.
 
-use super::{By, Desk};
+use tokio::sync::MutexGuard;
+
+use super::{By, Desk, Phase};
 use crate::{
     daemon::wire::{ApiError, Changed, Gate, GateKind, PauseMode},
     domain::gate::{PauseMode as Mode, Scope},
@@ -41,6 +43,7 @@ impl Desk {
             PauseMode::Soft => Mode::Soft,
             PauseMode::Hold => Mode::Hold,
         };
+        let _alone = self.gate_changes().await?;
         self.keep(&scope, Some(mode)).await?;
         let changed = self.herder.supervisor.hold(scope.clone(), mode).await;
         self.audit(by, "pause", named(&scope), changed, None);
@@ -52,10 +55,20 @@ impl Desk {
     /// # Errors
     /// As [`Self::shut`].
     pub async fn release(&self, scope: Scope, by: &By) -> Result<Changed, ApiError> {
+        let _alone = self.gate_changes().await?;
         self.keep(&scope, None).await?;
         let changed = self.herder.supervisor.release(scope.clone()).await;
         self.audit(by, "resume", named(&scope), changed, None);
         Ok(Changed { changed, seq: None })
+    }
+
+    /// One change at a time, or two could leave the record and what is in force at odds; and none before those of the
+    /// earlier daemon are in force again.
+    async fn gate_changes(&self) -> Result<MutexGuard<'_, ()>, ApiError> {
+        if self.phase() == Phase::Starting {
+            self.open()?;
+        }
+        Ok(self.gate_changes.lock().await)
     }
 
     async fn keep(&self, scope: &Scope, mode: Option<Mode>) -> Result<(), ApiError> {

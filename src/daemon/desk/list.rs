@@ -8,6 +8,7 @@ use super::{
     view::{standing, view},
 };
 use crate::{
+    app::batches::FindError,
     clock::from_rfc3339,
     daemon::wire::{ApiError, Code, Counts, RunList, RunState, labels, outcome_or_detail},
     domain::{
@@ -104,7 +105,7 @@ impl Desk {
         if limit == 0 || limit > PAGE.1 {
             return Err(refuse("limit", &format!("want 1 to {}", PAGE.1)));
         }
-        let filter = RunFilter { ended: states.ended(), ..self.filter(query).await? };
+        let filter = RunFilter { ended: states.ended(), ..self.filter(query)? };
         if states.splits_open() {
             let RunFilter { batch, before, .. } = filter;
             let of_batch = RunFilter { ended: Some(false), batch, before, ..RunFilter::default() };
@@ -191,9 +192,9 @@ impl Desk {
     }
 
     /// What of a query the log can answer.
-    pub(super) async fn filter(&self, query: &RunQuery) -> Result<RunFilter, ApiError> {
+    pub(super) fn filter(&self, query: &RunQuery) -> Result<RunFilter, ApiError> {
         let batch = match &query.batch {
-            Some(name) => Some(self.find_batch(name).await?),
+            Some(name) => Some(self.find_batch(name)?),
             None => None,
         };
         if let Some(outcome) = &query.outcome
@@ -226,27 +227,15 @@ impl Desk {
         })
     }
 
-    /// A batch by its id, a unique beginning of it, or its name (then the latest).
+    /// A batch by its id, its name (then the latest), or a unique beginning of its id.
     ///
     /// # Errors
     /// There is none, or several begin so.
-    pub async fn find_batch(&self, name: &str) -> Result<BatchId, ApiError> {
-        let batches = self.store().batches().await?;
-        if let Some(named) = batches.iter().rev().find(|batch| batch.name == name) {
-            return Ok(named.id);
-        }
-        let prefix = name.to_ascii_lowercase();
-        let mut found = batches.iter().filter(|batch| batch.id.to_string().starts_with(&prefix));
-        match (found.next(), found.count()) {
-            (Some(one), 0) if !prefix.is_empty() => Ok(one.id),
-            (Some(_), more) if !prefix.is_empty() => Err(ApiError::new(
-                Code::Ambiguous,
-                format!("{name:?} is the beginning of {} batch ids; give more of it", more + 1),
-            )),
-            (Some(_) | None, _) => {
-                Err(ApiError::new(Code::UnknownBatch, format!("there is no batch {name:?}")))
-            }
-        }
+    pub fn find_batch(&self, name: &str) -> Result<BatchId, ApiError> {
+        self.batches.find(name).map_err(|error| match error {
+            FindError::None(_) => ApiError::new(Code::UnknownBatch, error.to_string()),
+            FindError::Many { .. } => ApiError::new(Code::Ambiguous, error.to_string()),
+        })
     }
 }
 

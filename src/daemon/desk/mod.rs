@@ -101,6 +101,8 @@ pub struct Desk {
     batches: Batches,
     hub: Hub,
     keys: Keys,
+    /// Held while what is paused changes.
+    gate_changes: tokio::sync::Mutex<()>,
     place: Place,
     config: RwLock<(Arc<Config>, Arc<Effective>)>,
     /// What the configuration is read from again; what was changed live comes last.
@@ -177,6 +179,7 @@ impl Desk {
             batches,
             hub,
             keys: Keys::default(),
+            gate_changes: tokio::sync::Mutex::default(),
             place,
             config: RwLock::new((Arc::new(config), Arc::new(effective))),
             sources: Mutex::new((sources, files)),

@@ -112,6 +112,7 @@ impl Desk {
         self.herder.replace_models(&config).map_err(|error| invalid(&error))?;
         let report = self.compare(&effective);
         self.herder.supervisor.set_max_live_runs(config.supervisor.max_live_runs.get());
+        self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
         *layers = (sources, files);
         Ok(report)

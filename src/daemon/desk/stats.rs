@@ -124,7 +124,7 @@ impl Desk {
         let named = query.by.as_deref().unwrap_or("model");
         let by = By::read(named)?;
         let batch = match &query.batch {
-            Some(name) => Some(self.find_batch(name).await?),
+            Some(name) => Some(self.find_batch(name)?),
             None => None,
         };
         let mut filter = RunFilter {

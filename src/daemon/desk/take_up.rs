@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::{Desk, submit::invalid};
 use crate::{
-    app::batches::BatchState,
     config::Occasion,
     daemon::wire::{ApiError, Code},
     domain::id::{BatchId, RunId},
@@ -90,34 +89,34 @@ impl Desk {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let what = format!("the run waits for its model to be configured: {}", error.message);
-                Err(ApiError::new(Code::Unavailable, what))
+                Err(ApiError::new(Code::Busy, what))
             }
             Err(error) => Err(ApiError::new(Code::Internal, error.to_string())),
         }
     }
 
-    /// Tells whoever wants to hear of it when the batches that are open end.
+    /// Tells whoever wants to hear of it when batches end.
     pub async fn watch_batches(self: &Arc<Self>) {
         for status in self.batches.list().await {
-            if status.state == BatchState::Open {
-                self.watch_batch(status.id);
-            }
+            self.watch_batch(status.id);
         }
     }
 
-    /// Tells whoever wants to hear of it when this batch ends.
+    /// Tells whoever wants to hear of it when this batch ends, each time that it does.
     pub(super) fn watch_batch(self: &Arc<Self>, id: BatchId) {
-        let Ok(mut watch) = self.batches.watch(id) else { return };
+        let Some(mut watch) = self.batches.watch_ends(id) else { return };
         let desk = self.clone();
         tokio::spawn(async move {
-            let ended = watch.wait_for(|status| status.state != BatchState::Open).await;
+            let mut told = 0;
             // Closed when the daemon stops before.
-            let Ok(status) = ended.map(|status| status.clone()) else { return };
-            let news = json!({
-                "id": status.id.to_string(), "name": status.name, "state": status.state,
-                "tasks": status.counts.tasks, "ended": status.counts.settled, "halted": status.halted,
-            });
-            desk.teller.tell(&desk.config().notify, Occasion::BatchEnd, &news);
+            while let Ok(status) = watch.wait_for(|status| status.ends > told).await.map(|it| it.clone()) {
+                told = status.ends;
+                let news = json!({
+                    "id": status.id.to_string(), "name": status.name, "state": status.state,
+                    "tasks": status.counts.tasks, "ended": status.counts.settled, "halted": status.halted,
+                });
+                desk.teller.tell(&desk.config().notify, Occasion::BatchEnd, &news);
+            }
         });
     }
 }

@@ -33,6 +33,13 @@ pub struct BatchOptions {
     /// When it is submitted again: start tasks again whose line has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_stale: Option<bool>,
+    /// Only tasks of these ids are worked on, the others are left as they are; may come more than once. Absent: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[param(style = Form, explode)]
+    pub only: Vec<String>,
+    /// Of those at most this many, the first ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<usize>,
 }
 
 /// How far a batch is.
@@ -49,7 +56,7 @@ pub enum BatchState {
     Cancelled,
     /// Too many tasks failed.
     Halted,
-    /// Its input cannot be read any more; `error` says why.
+    /// It cannot go on; `error` says why.
     Broken,
 }
 

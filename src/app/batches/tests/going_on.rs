@@ -1,18 +1,7 @@
 //! A daemon that was killed, or stopped, and its batches in the next one.
 
-use tokio::runtime::Runtime;
-
 use super::*;
 use crate::domain::task::TaskSpec;
-
-/// Lives one life of a daemon; it is killed at the end of it.
-fn live<T>(disk: &Disk, life: impl AsyncFnOnce(Daemon) -> T) -> T {
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
-        let daemon = Daemon::start(disk).await;
-        life(daemon).await
-    })
-}
 
 #[test]
 fn after_a_kill_each_task_is_done_once_and_the_results_are_whole() {
@@ -64,7 +53,7 @@ fn a_stop_leaves_the_batch_open_and_tells_who_follows() {
         let id = live(&disk, async |daemon| {
             let id = daemon.submit(at_once(1), &[quick("a"), held("b"), quick("c")]).await.unwrap().id;
             daemon.gate.until_asked(1).await;
-            let lines = daemon.batches.results(id, true, false).await.unwrap();
+            let lines = daemon.batches.results(id, FOLLOW).await.unwrap();
             daemon.batches.close();
             daemon.supervisor.drain(Duration::ZERO).await;
             soon(daemon.batches.closed()).await;
@@ -114,7 +103,7 @@ fn a_batch_without_its_input_says_so_and_nothing_else_suffers() {
             let status = daemon.until(id, |status| status.error.is_some()).await;
             assert!(status.error.as_ref().unwrap().contains(why), "{status:?}");
             assert_eq!((status.state, status.counts.tasks), (BatchState::Open, 2));
-            let so_far = daemon.batches.results(id, false, false).await.unwrap();
+            let so_far = daemon.batches.results(id, Reading::default()).await.unwrap();
             assert_eq!(so_far.count().await, 1);
         }
         // It goes on once it has its input again.

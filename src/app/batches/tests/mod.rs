@@ -27,7 +27,13 @@ use crate::{
 
 mod asked;
 mod going_on;
+mod gone;
+mod log;
+mod reading;
 mod taking;
+
+/// All results, as they come.
+const FOLLOW: Reading = Reading { follow: true, with_messages: false, after: 0 };
 
 /// What its model is called.
 const GATED: &str = "scripted:gated";
@@ -73,7 +79,7 @@ impl ModelProvider for Gate {
 #[derive(Clone)]
 struct Disk {
     folder: Arc<TempDir>,
-    memory: Option<Arc<MemoryStore>>,
+    memory: Option<Arc<dyn EventStore>>,
 }
 
 impl Disk {
@@ -82,7 +88,11 @@ impl Disk {
     }
 
     fn in_memory() -> Self {
-        Self { memory: Some(Arc::default()), ..Self::new() }
+        Self::with(Arc::new(MemoryStore::default()))
+    }
+
+    fn with(store: Arc<dyn EventStore>) -> Self {
+        Self { memory: Some(store), ..Self::new() }
     }
 
     fn store(&self) -> Arc<dyn EventStore> {
@@ -117,6 +127,13 @@ impl Daemon {
     }
 
     async fn with_slots(disk: &Disk, slots: usize) -> Self {
+        let daemon = Self::starting(disk, slots).await;
+        let recovered = soon(daemon.batches.recover()).await.unwrap();
+        Self { recovered, ..daemon }
+    }
+
+    /// Nothing is taken up yet.
+    async fn starting(disk: &Disk, slots: usize) -> Self {
         let (gate, store) = (Gate::new(), disk.store());
         let models = Models::default();
         let providers: [(&str, Arc<dyn ModelProvider>); 2] =
@@ -154,7 +171,7 @@ impl Daemon {
             add_model: Arc::new(|_, _| Ok(())),
         })
         .unwrap();
-        let recovered = soon(batches.recover()).await.unwrap();
+        let recovered = Recovered::default();
         Self { disk: disk.clone(), gate, store, supervisor, batches, recovered }
     }
 
@@ -188,7 +205,7 @@ impl Daemon {
 
     /// The ids, attempts and outcomes of all results, once they are complete.
     async fn results(&self, id: BatchId) -> Vec<(String, u64, String)> {
-        let lines = self.batches.results(id, true, false).await.unwrap();
+        let lines = self.batches.results(id, FOLLOW).await.unwrap();
         soon(lines.map(|line| told(&line.unwrap())).collect()).await
     }
 
@@ -244,6 +261,15 @@ fn at_once(runs: usize) -> SubmitBatch {
 
 fn both() -> [Disk; 2] {
     [Disk::new(), Disk::in_memory()]
+}
+
+/// Lives one life of a daemon; it is killed at the end of it.
+fn live<T>(disk: &Disk, life: impl AsyncFnOnce(Daemon) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let daemon = Daemon::start(disk).await;
+        life(daemon).await
+    })
 }
 
 /// Waits for what comes soon, unless something hangs.

@@ -108,6 +108,9 @@ fn rates(state: &State, status: &Status, columns: u16) -> Line<'static> {
         let style = if outcome == "done" { state.theme.good() } else { state.theme.dim() };
         Span::styled(format!("{outcome} {}  ", grouped(*count)), style)
     });
+    // Nothing is spent where no price is known.
+    let spent = rates.usd_per_min;
+    let spent = if spent > 0.0 { format!("  {}/min", money(spent)) } else { String::new() };
     fitting(
         [
             vec![Span::raw(format!("{:.1} turns/s", rates.turns_per_s))],
@@ -116,7 +119,7 @@ fn rates(state: &State, status: &Status, columns: u16) -> Line<'static> {
                 || format!("{} tokens", short(used.input + used.output)),
                 |cost| format!("{}  {} tokens", money(cost), short(used.input + used.output)),
             ))],
-            vec![Span::raw(format!("{:.0} runs/min", rates.runs_per_min))],
+            vec![Span::raw(format!("{:.0} runs/min{spent}", rates.runs_per_min))],
             ended.collect(),
         ],
         columns,
