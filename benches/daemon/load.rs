@@ -48,7 +48,7 @@ pub(crate) async fn followers() {
 
 /// Runs a batch to its end.
 async fn turns_a_second(daemon: &Daemon, name: &str) -> f64 {
-    let lines = lines(daemon, RUNS, 0);
+    let lines = lines(daemon, RUNS, |_| 0);
     let began = Instant::now();
     let path = format!("/v1/batches?concurrency={RUNS}&name={}", name.replace(' ', "-"));
     let batch = daemon.ask("POST", &path, &lines).await;
@@ -63,22 +63,58 @@ async fn turns_a_second(daemon: &Daemon, name: &str) -> f64 {
     }
 }
 
-/// Tasks of five turns, four of them with a call, each of which takes `delay_ms` to be asked for.
-pub(crate) fn lines(daemon: &Daemon, count: usize, delay_ms: u64) -> String {
-    let call =
-        json!({ "calls": [{ "name": "list", "arguments": { "path": "empty" } }], "delay_ms": delay_ms });
-    let end = json!({ "text": "done", "delay_ms": delay_ms });
-    let mut script = vec![call; TURNS - 1];
-    script.push(end);
+/// Tasks of five turns, four of them with a call, each of which takes as long to be asked for as `delay_ms` says of the task.
+pub(crate) fn lines(daemon: &Daemon, count: usize, delay_ms: impl Fn(usize) -> usize) -> String {
+    let script = |number| {
+        let delay_ms = delay_ms(number);
+        let call =
+            json!({ "calls": [{ "name": "list", "arguments": { "path": "empty" } }], "delay_ms": delay_ms });
+        let mut script = vec![call; TURNS - 1];
+        script.push(json!({ "text": "done", "delay_ms": delay_ms }));
+        script
+    };
     let workspace = daemon.workspace();
     let _ = std::fs::create_dir(format!("{workspace}/empty"));
     let line = |number| {
         format!(
             "{}\n",
-            json!({ "id": format!("t{number}"), "task": "Look around.", "workspace": workspace, "script": script })
+            json!({ "id": format!("t{number}"), "task": "Look around.", "workspace": workspace, "script": script(number) })
         )
     };
     (0..count).map(line).collect()
+}
+
+/// Events a second as they come, to one follower and to many.
+pub(crate) async fn events() {
+    let daemon = Daemon::start(|_| {}).await;
+    turns_a_second(&daemon, "warm-up").await;
+    let list = daemon.ask("GET", "/v1/runs?limit=1", "").await;
+    let run = daemon.ask("GET", &format!("/v1/runs/{}", list["runs"][0]["id"].as_str().unwrap()), "").await;
+    let events = RUNS * usize::try_from(run["events"].as_u64().unwrap()).unwrap();
+    for followers in [1, 50] {
+        let streams = join_all((0..followers).map(|_| daemon.follow("/v1/events?after=now"))).await;
+        while daemon.ask("GET", "/v1/status", "").await["followers"] != followers {}
+        let read = streams.into_iter().map(|mut stream| async move {
+            let mut count = 0;
+            // The head and the greeting are none. One that does not keep up is cut off.
+            while count <= events
+                && let Some(more) = stream.read().await
+            {
+                count += more;
+            }
+            count
+        });
+        let began = Instant::now();
+        let name = format!("followed by {followers}");
+        let (_, read) = tokio::join!(turns_a_second(&daemon, &name), join_all(read));
+        let cut_off = read.iter().filter(|count| **count <= events).count();
+        let per_s = read.into_iter().sum::<usize>() as f64 / began.elapsed().as_secs_f64();
+        println!(
+            "{}",
+            json!({ "measure": "events as they come", "followers": followers, "events": events,
+                "cut_off": cut_off, "per_s": per_s })
+        );
+    }
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -90,7 +126,8 @@ fn median(mut rates: Vec<f64>) -> f64 {
 pub(crate) async fn latency() {
     const WORKING: usize = 10_000;
     let daemon = Daemon::start(|_| {}).await;
-    let lines = lines(&daemon, WORKING, 5_000);
+    // Each at a pace of its own: work does not come all at one instant.
+    let lines = lines(&daemon, WORKING, |number| 2_500 + number % 5_000);
     daemon.ask("POST", &format!("/v1/batches?concurrency={WORKING}"), &lines).await;
     while daemon.ask("GET", "/v1/status", "").await["load"]["live"] != WORKING {}
     let mut connection = daemon.connect().await;

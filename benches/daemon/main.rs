@@ -1,6 +1,6 @@
 //! What the daemon does a second, over its socket and with its log durable.
 //!
-//! `--followers`, `--latency` and `--start` are measures of the whole program in place of these.
+//! `--followers`, `--events`, `--latency` and `--start` are measures of the whole program in place of these.
 #![expect(clippy::unwrap_used, reason = "a bench may panic")]
 
 mod load;
@@ -53,7 +53,7 @@ fn submissions(criterion: &mut Criterion) {
         });
     }
     const LINES: usize = 10_000;
-    let lines = load::lines(&daemon, LINES, 0);
+    let lines = load::lines(&daemon, LINES, |_| 0);
     group.throughput(Throughput::Elements(LINES as u64));
     group.bench_function(BenchmarkId::new("batch", LINES), |bencher| {
         bencher.iter(|| runtime.block_on(daemon.ask("POST", "/v1/batches", &lines)));
@@ -104,6 +104,8 @@ fn main() {
     let asked = |flag: &str| std::env::args().any(|arg| arg == flag);
     if asked("--followers") {
         runtime().block_on(load::followers());
+    } else if asked("--events") {
+        runtime().block_on(load::events());
     } else if asked("--latency") {
         runtime().block_on(load::latency());
     } else if asked("--start") {

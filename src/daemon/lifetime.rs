@@ -220,6 +220,7 @@ enum Begun {
 async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeError> {
     let take_up = async {
         desk.restore_gates().await?;
+        desk.settle().await?;
         let recovered = desk.batches().recover().await?;
         desk.watch_batches().await;
         tokio::spawn(tell_of_failures(desk.clone()));

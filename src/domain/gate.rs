@@ -33,11 +33,11 @@ pub enum PauseMode {
 pub struct Gates(BTreeMap<Scope, PauseMode>);
 
 impl Scope {
-    fn covers(&self, spec: &TaskSpec) -> bool {
+    fn covers(&self, of: Option<BatchId>, asks: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Batch(batch) => spec.batch == Some(*batch),
-            Self::Model(model) => spec.model == *model,
+            Self::Batch(batch) => of == Some(*batch),
+            Self::Model(model) => **model == *asks,
         }
     }
 }
@@ -58,15 +58,20 @@ impl Gates {
         self.0.iter().map(|(scope, mode)| (scope, *mode))
     }
 
+    /// The first that is shut for the runs of a batch that ask a model, or for single runs.
+    pub fn shut_for(&self, batch: Option<BatchId>, model: &str) -> Option<&Scope> {
+        self.0.keys().find(|scope| scope.covers(batch, model))
+    }
+
     /// Whether a run that has no slot is kept from getting one: by a gate, or since a person has paused it.
     pub fn keep(&self, run: &Run) -> bool {
-        let shut = |spec: &Arc<TaskSpec>| self.0.keys().any(|scope| scope.covers(spec));
+        let shut = |spec: &Arc<TaskSpec>| self.shut_for(spec.batch, &spec.model).is_some();
         run.is_paused() || run.spec().is_some_and(shut)
     }
 
     /// Whether a run that is live is to be held before its next request.
     pub fn hold(&self, spec: &TaskSpec) -> bool {
-        self.iter().any(|(scope, mode)| mode == PauseMode::Hold && scope.covers(spec))
+        self.iter().any(|(scope, mode)| mode == PauseMode::Hold && scope.covers(spec.batch, &spec.model))
     }
 }
 

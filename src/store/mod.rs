@@ -55,7 +55,8 @@ pub trait EventStore: Send + Sync + 'static {
     /// The facts of one run after `after`.
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
 
-    /// The first `limit` facts of one run after `after`, or as many as there are.
+    /// The first facts of one run after `after`: `limit` or as many as there are, or fewer if they are large; at least one
+    /// if there is one.
     fn read_some(
         &self,
         run: RunId,
@@ -71,7 +72,8 @@ pub trait EventStore: Send + Sync + 'static {
     }
 
     /// Facts of all runs after `after`, in the order of the store; at least one append if there is one, and no more
-    /// appends once `limit` facts are reached.
+    /// appends once `limit` facts are reached, or fewer if they are large. What cannot be read is an error only where it
+    /// comes first: what stands before it is a page.
     fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>>;
 
     /// The place of the last durable fact. It only says that there is more to read; the facts are read by cursor.

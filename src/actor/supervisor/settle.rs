@@ -1,5 +1,7 @@
 //! Settles what the last process left in doubt, before anything is done that would blur it.
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
 use super::{Supervisor, told};
 use crate::{
     actor::{Services, executor::doubt},
@@ -11,6 +13,9 @@ use crate::{
     store::StoreError,
 };
 
+/// Runs that are settled at once.
+const AT_ONCE: usize = 16;
+
 impl Supervisor {
     /// Puts on record, for runs that are about to be taken up, whether the changes that they were making when herder
     /// stopped were made. It comes before the first of them is: whichever goes on first may work on the same files, and
@@ -21,19 +26,23 @@ impl Supervisor {
     /// # Errors
     /// The log does not take it.
     pub async fn settle(&self, runs: impl IntoIterator<Item = RunId>) -> Result<(), StoreError> {
+        let runs: Vec<RunId> = runs.into_iter().collect();
+        // Settling only looks at the files, so what it finds for one run does not hang on another.
+        stream::iter(runs).map(|run| self.settle_one(run)).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn settle_one(&self, run: RunId) -> Result<(), StoreError> {
         let store = &self.services.store;
-        for run in runs {
-            let log = match store.read(run, Seq::START).await {
-                Ok(log) => log,
-                Err(StoreError::Damaged { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-            let head = state.seq();
-            let facts = settled(&self.services, state).await;
-            if !facts.is_empty() {
-                store.durable(store.append(run, head, &facts)?).await?;
-            }
+        let log = match store.read(run, Seq::START).await {
+            Ok(log) => log,
+            Err(StoreError::Damaged { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        let head = state.seq();
+        let facts = settled(&self.services, state).await;
+        if !facts.is_empty() {
+            store.durable(store.append(run, head, &facts)?).await?;
         }
         Ok(())
     }

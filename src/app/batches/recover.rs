@@ -72,8 +72,8 @@ impl Batches {
     }
 
     /// Takes up every batch of record that has not ended, and returns once it is known which runs that concerns. Called
-    /// once, before anything is submitted or resumed: first of all it settles what all open runs, single ones included,
-    /// left in doubt.
+    /// once, before anything is submitted or resumed, and after what all open runs, single ones included, left in doubt
+    /// has been settled.
     ///
     /// A batch that cannot go on says so in its status.
     ///
@@ -83,7 +83,6 @@ impl Batches {
         self.load().await?;
         let loaded = std::mem::take(&mut *self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner));
         let open = self.0.store.runs(RunFilter { ended: Some(false), ..RunFilter::default() }).await?;
-        self.0.supervisor.settle(open.iter().map(|record| record.run)).await?;
         let mut open_of: BTreeMap<BatchId, usize> = loaded.iter().map(|(entry, _)| (entry.id, 0)).collect();
         let mut recovered = Recovered::default();
         for record in open {

@@ -58,8 +58,10 @@ pub struct Page {
 /// The open runs together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Runs by where they stand, in the order of [`Stand::OPEN`].
+    /// Runs that are not held by where they stand, in the order of [`Stand::OPEN`].
     pub stands: [usize; Stand::OPEN.len()],
+    /// Runs that are held: where they stand, nothing goes on.
+    pub held: usize,
     /// Calls that may be taking effect.
     pub calls_running: usize,
     /// Calls that wait for a lock or a permit.
@@ -71,7 +73,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Runs that stand there, by its name in [`Stand::OPEN`].
+    /// Runs that stand there and are not held, by its name in [`Stand::OPEN`].
     pub fn stand(&self, name: &str) -> usize {
         Stand::OPEN
             .iter()
@@ -82,7 +84,7 @@ impl Totals {
 
     /// Open runs.
     pub fn open(&self) -> usize {
-        self.stands.iter().sum()
+        self.stands.iter().sum::<usize>() + self.held
     }
 }
 
@@ -170,7 +172,10 @@ impl Board {
                 let at = |stage: CallStage| glance.calls().iter().filter(|call| call.stage == stage).count();
                 totals.calls_running += at(CallStage::Running);
                 totals.calls_waiting += at(CallStage::Waiting);
-                if let Some(place) = Stand::OPEN.iter().position(|name| *name == glance.stand.as_str()) {
+                if glance.is_held() {
+                    totals.held += 1;
+                } else if let Some(place) = Stand::OPEN.iter().position(|name| *name == glance.stand.as_str())
+                {
                     totals.stands[place] += 1;
                 }
             }
@@ -203,12 +208,14 @@ impl State {
             }
         };
         let glance = entry.get_mut();
-        if envelope.seq != glance.seq.plus(1) {
+        if envelope.seq <= glance.seq {
             return glance.batch;
         }
         // Copied only if somebody still shows it.
         let glance = Arc::make_mut(glance);
         glance.evolve(&envelope.fact);
+        // Behind what could not be read it is right again with the next turn at the latest.
+        glance.seq = envelope.seq;
         self.minute.count(&envelope.fact);
         let batch = glance.batch;
         if let Stand::Ended(outcome) = glance.stand {

@@ -109,3 +109,18 @@ fn totals_are_of_the_open_runs_and_rates_of_the_last_minute() {
     assert_eq!(board.totals(|_| true, at(1_000)).rates, Rates::default());
     assert_eq!(board.totals(|run| run.run == run_id(3), at(130)).open(), 1);
 }
+
+#[test]
+fn a_held_run_is_counted_as_held_and_as_nothing_else() {
+    let board = Board::default();
+    for run in 1..=3 {
+        board.fold(&envelope(run, 1, submitted()));
+        board.fold(&envelope(run, 2, fact(101, "turn_start", "{}")));
+    }
+    board.fold(&envelope(1, 3, fact(102, "paused", "{}")));
+    board.fold(&envelope(2, 3, fact(102, "paused", "{}")));
+    board.fold(&envelope(2, 4, fact(103, "parked", r#"{"reason":"paused"}"#)));
+    let totals = board.totals(|_| true, at(130));
+    // One that is paused in the midst of a turn ends it first.
+    assert_eq!((totals.held, totals.stand("thinking"), totals.open()), (1, 2, 3));
+}

@@ -98,7 +98,8 @@ impl Desk {
     }
 }
 
-fn named(scope: &Scope) -> String {
+/// What a scope covers, as it is written.
+pub(super) fn named(scope: &Scope) -> String {
     match scope {
         Scope::All => "all".to_owned(),
         Scope::Batch(batch) => batch.to_string(),

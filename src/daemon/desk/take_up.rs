@@ -1,7 +1,7 @@
 //! Runs that an earlier daemon left: those whose model can be asked go on; the others wait for a configuration that has it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError},
 };
 
@@ -13,22 +13,41 @@ use crate::{
     config::Occasion,
     daemon::wire::{ApiError, Code},
     domain::id::{BatchId, RunId},
-    store::{RunFilter, RunRecord},
+    store::{RunRecord, StoreError},
 };
 
-/// Logs that are read at once.
-const AT_ONCE: usize = 8;
+/// Runs that are taken up at once. A log is read behind what those that go on already are writing, so each has to wait for
+/// the disk: many wait together.
+const AT_ONCE: usize = 256;
 
 impl Desk {
+    /// Settles what an earlier daemon left in doubt. Comes before any run goes on, of a batch or not, since whichever does
+    /// first may work on the same files.
+    ///
+    /// # Errors
+    /// The log cannot be read or written.
+    pub async fn settle(&self) -> Result<(), StoreError> {
+        // What was never called is in no doubt, and that is known of each run whose log can be read.
+        let in_doubt = self.hub.board().ids(|glance| !glance.calls().is_empty());
+        self.herder.supervisor.settle(in_doubt).await
+    }
+
     /// Has these open runs go on.
     pub async fn take_up(&self, runs: Vec<RunId>) {
+        let model = |run| self.hub.board().get(run).map(|glance| glance.model.clone());
+        let mut missing = BTreeMap::new();
+        for name in runs.iter().copied().filter_map(model).collect::<BTreeSet<_>>() {
+            if let Err(error) = self.add_model(&name).await {
+                missing.insert(name, error.message);
+            }
+        }
+        let missing = &missing;
         let left = stream::iter(runs)
             .map(|run| async move {
-                let taken = match self.record(run).await {
-                    Ok(record) => self.take_up_one(&record).await,
-                    Err(error) => Err(error),
+                let why = match model(run).and_then(|name| missing.get(&name)) {
+                    Some(why) => why.clone(),
+                    None => ApiError::from(self.herder.supervisor.resume(run).await.err()?).message,
                 };
-                let why = taken.err()?.message;
                 tracing::error!(run.id = %run, why, "open run not taken up");
                 Some((run, why))
             })
@@ -51,30 +70,29 @@ impl Desk {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()
     }
 
-    async fn record(&self, run: RunId) -> Result<RunRecord, ApiError> {
-        let named = RunFilter { id_prefix: Some(run.to_string()), limit: Some(1), ..RunFilter::default() };
-        let found = self.store().runs(named).await?.pop();
-        found.ok_or_else(|| ApiError::new(Code::UnknownRun, format!("there is no run {run}")))
-    }
-
     /// Has an open run go on that nobody is at work on, or says why it cannot.
     pub(super) async fn take_up_one(&self, record: &RunRecord) -> Result<(), ApiError> {
         let model = record.asked.as_ref().map(|asked| asked.model.clone()).unwrap_or_default();
-        let (add_model, config) = (self.herder.add_model(), self.config());
+        self.add_model(&model).await?;
+        self.herder.supervisor.resume(record.run).await?;
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(&record.run);
+        Ok(())
+    }
+
+    /// Has a model be there for runs that go on.
+    async fn add_model(&self, name: &str) -> Result<(), ApiError> {
+        let (add_model, config, model) = (self.herder.add_model(), self.config(), name.to_owned());
         // A key may lie in a file.
         let added =
             tokio::task::spawn_blocking(move || add_model(&config, &model).map_err(|error| invalid(&error)));
         match added.await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let what = format!("the run waits for its model to be configured: {}", error.message);
-                return Err(ApiError::new(Code::Busy, what));
+                Err(ApiError::new(Code::Busy, what))
             }
-            Err(error) => return Err(ApiError::new(Code::Internal, error.to_string())),
+            Err(error) => Err(ApiError::new(Code::Internal, error.to_string())),
         }
-        self.herder.supervisor.resume(record.run).await?;
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(&record.run);
-        Ok(())
     }
 
     /// Tells whoever wants to hear of it when batches end.

@@ -133,7 +133,7 @@ impl Desk {
             )
         })?;
         Ok(RunDetail {
-            run: self.view(&record),
+            run: self.view(&record, &self.herder.supervisor.gates().await),
             task: spec.task.to_string(),
             workspace: spec.workspace.to_string(),
             max_turns: spec.limits.turns(),

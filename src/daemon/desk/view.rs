@@ -1,10 +1,11 @@
 //! A run as it is listed and shown: from its record, and while it is open from the board.
 
-use super::Desk;
+use super::{Desk, gates::named};
 use crate::{
     clock::rfc3339,
     daemon::wire::{CallView, RunState, RunView, Tokens},
     domain::{
+        gate::{Gates, Scope},
         glance::{CallGlance, CallStage, Glance, Stand},
         time::Timestamp,
         usage::Usage,
@@ -17,9 +18,9 @@ const SAID_CHARS: usize = 200;
 
 impl Desk {
     /// A run in short.
-    pub(super) fn view(&self, record: &RunRecord) -> RunView {
+    pub(super) fn view(&self, record: &RunRecord, gates: &Gates) -> RunView {
         let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
-        let view = view(record, glance.as_deref());
+        let view = view(record, glance.as_deref(), gates);
         match self.left(record.run) {
             Some(why) if record.end.is_none() => RunView { state: RunState::Queued, phase: why, ..view },
             Some(_) | None => view,
@@ -28,7 +29,7 @@ impl Desk {
 }
 
 /// A run in short, from what is known of it.
-pub(super) fn view(record: &RunRecord, glance: Option<&Glance>) -> RunView {
+pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> RunView {
     let asked = record.asked.as_deref();
     let end = record.end.as_deref();
     let usage = end.map(|end| end.usage).or_else(|| Some(glance?.usage)).unwrap_or_default();
@@ -42,8 +43,8 @@ pub(super) fn view(record: &RunRecord, glance: Option<&Glance>) -> RunView {
         model: asked.map(|asked| asked.model.to_string()).unwrap_or_default(),
         labels: asked.map(|asked| asked.labels.clone()).unwrap_or_default(),
         priority: asked.map_or(0, |asked| asked.priority),
-        state: state(record, glance),
-        phase: phase(record, glance),
+        state: state(record, glance, gates),
+        phase: phase(record, glance, gates),
         outcome: end.map(|end| end.outcome.as_str().to_owned()),
         detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
         error: end.and_then(|end| end.error.clone()),
@@ -71,17 +72,17 @@ fn started(record: &RunRecord) -> Option<String> {
         .then(|| rfc3339(Timestamp::from_micros(record.submitted_at.as_micros().saturating_add(queued))))
 }
 
-fn state(record: &RunRecord, glance: Option<&Glance>) -> RunState {
+fn state(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> RunState {
     match glance {
-        Some(glance) => standing(glance),
+        Some(glance) => standing(glance, gates),
         None if record.end.is_some() => RunState::Ended,
         None => RunState::Queued,
     }
 }
 
 /// The state of a run that the board has.
-pub(super) fn standing(glance: &Glance) -> RunState {
-    if glance.is_held() {
+pub(super) fn standing(glance: &Glance, gates: &Gates) -> RunState {
+    if glance.is_held() || kept(glance, gates).is_some() {
         return RunState::Paused;
     }
     match &glance.stand {
@@ -91,19 +92,28 @@ pub(super) fn standing(glance: &Glance) -> RunState {
     }
 }
 
+/// What keeps a run from starting.
+fn kept<'a>(glance: &Glance, gates: &'a Gates) -> Option<&'a Scope> {
+    let waits = matches!(glance.stand, Stand::New | Stand::Queued) && glance.ending.is_none();
+    waits.then(|| gates.shut_for(glance.batch, &glance.model)).flatten()
+}
+
 /// Where a run stands, in words.
-fn phase(record: &RunRecord, glance: Option<&Glance>) -> String {
+fn phase(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> String {
     match (record.end.as_deref(), glance) {
         (Some(end), _) => end.outcome.to_string(),
-        (None, Some(glance)) => words(glance),
+        (None, Some(glance)) => words(glance, gates),
         (None, None) => "open".to_owned(),
     }
 }
 
 /// Where an open run stands, in words.
-fn words(glance: &Glance) -> String {
+fn words(glance: &Glance, gates: &Gates) -> String {
     if glance.is_held() {
         return "paused".to_owned();
+    }
+    if let Some(scope) = kept(glance, gates) {
+        return format!("queued: held by a pause of {}", named(scope));
     }
     let stand = match &glance.stand {
         Stand::New | Stand::Queued => "queued: waits for a slot".to_owned(),

@@ -87,7 +87,7 @@ impl Hub {
             store,
             live,
             board,
-            registry: Arc::default(),
+            registry: Arc::new(Registry::new(head)),
             ends: broadcast::Sender::new(ENDS),
             seen: watch::Sender::new(head),
             closing,
@@ -158,6 +158,14 @@ async fn follow(shared: Arc<Shared>, mut feed: Feed) {
             Err(error @ StoreError::Unavailable(_)) => {
                 tracing::warn!(error = %error, "log not readable, trying again");
                 tokio::time::sleep(PAUSE).await;
+            }
+            Err(error @ StoreError::Damaged { pos, run, .. }) => {
+                tracing::error!(error = %error, "an append is not readable, passed over");
+                shared.registry.fail(run, &End::from(&error));
+                // Each place of an append leads to all of it, so it is behind only when its last one is.
+                let behind = pos.max(shared.seen.borrow().plus(1));
+                shared.seen.send_replace(behind);
+                feed = Feed::all(Arc::clone(&shared.store), behind);
             }
             Err(error) => {
                 if !matches!(error, StoreError::Closed) {

@@ -18,12 +18,12 @@ use crate::{
     actor::Live,
     domain::{
         event::Envelope,
-        id::{BatchId, RunId},
+        id::{BatchId, Pos, RunId},
     },
 };
 
 /// Who is to have what.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Registry(Mutex<State>);
 
 #[derive(Debug, Default)]
@@ -34,6 +34,8 @@ struct State {
     listeners: usize,
     /// Whether somebody relays spoken text to them.
     relayed: bool,
+    /// The place of the last event that was handed over.
+    handed: Pos,
     closed: Option<End>,
 }
 
@@ -68,15 +70,26 @@ pub(super) struct Subscription {
     reader: Arc<Reader>,
     /// Empty: all.
     runs: Vec<RunId>,
+    after: Pos,
 }
 
 impl Subscription {
     pub(super) fn queue(&self) -> &Queue {
         &self.reader.queue
     }
+
+    /// The queue has what stands behind this place, and nothing before it.
+    pub(super) const fn after(&self) -> Pos {
+        self.after
+    }
 }
 
 impl Registry {
+    /// Nobody is entered, and what comes first stands behind `head`.
+    pub(super) fn new(head: Pos) -> Self {
+        Self(Mutex::new(State { handed: head, ..State::default() }))
+    }
+
     /// Enters a reader. Also says whether spoken text must be relayed from now on.
     pub(super) fn subscribe(self: &Arc<Self>, filter: &Filter, deltas: Deltas) -> (Subscription, bool) {
         let Filter { batch, runs, kinds } = filter;
@@ -97,8 +110,9 @@ impl Registry {
         state.listeners += usize::from(listens);
         let starts = listens && !state.relayed;
         state.relayed |= listens;
+        let after = state.handed;
         drop(state);
-        (Subscription { registry: Arc::clone(self), reader, runs }, starts)
+        (Subscription { registry: Arc::clone(self), reader, runs, after }, starts)
     }
 
     /// Readers that wait for events.
@@ -116,6 +130,7 @@ impl Registry {
             !wants || reader.queue.offer(frame.get_or_insert_with(|| Frame::of(envelope)))
         };
         let mut state = self.lock();
+        state.handed = envelope.pos;
         if let Some(readers) = state.by_run.get_mut(&envelope.run) {
             readers.retain(&mut takes);
         }
@@ -148,6 +163,15 @@ impl Registry {
             reader.queue.miss(count);
         }
         state.is_listened_to()
+    }
+
+    /// Events of a run cannot be handed over: whoever was to have them has no more of anything.
+    pub(super) fn fail(&self, run: RunId, end: &End) {
+        let mut state = self.lock();
+        let of_run = state.by_run.remove(&run).unwrap_or_default();
+        for reader in of_run.into_iter().chain(std::mem::take(&mut state.all)) {
+            reader.queue.close(end.clone());
+        }
     }
 
     /// Nothing more will be handed over.

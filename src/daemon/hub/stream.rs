@@ -181,8 +181,11 @@ impl EventStream {
     /// Reads the next page. At the head of the log it takes a queue and reads once more, and has then arrived.
     async fn read(&mut self, subscription: Option<Subscription>) -> Result<(), StoreError> {
         let page = self.next_page().await?;
+        let queued_after =
+            subscription.as_ref().map_or_else(|| *self.shared.seen.borrow(), Subscription::after);
+        let is_all = page.last().is_none_or(|last| last.pos >= queued_after);
         self.state = match subscription {
-            _ if page.len() >= PAGE => State::Reading(subscription),
+            _ if !is_all => State::Reading(subscription),
             None => State::Reading(Some(self.shared.subscribe(&self.filter, self.deltas))),
             Some(_) if page.is_empty() && self.has_ended().await? => State::Ended,
             Some(subscription) => State::Arriving(subscription),

@@ -28,7 +28,7 @@ pub enum RunState {
     Queued,
     /// It has a slot.
     Running,
-    /// It is held, and has no slot; nothing of it is under way.
+    /// It is held, by itself or by a pause of many, and has no slot; nothing of it is under way.
     Paused,
     /// Nothing will change any more.
     Ended,

@@ -239,7 +239,7 @@ impl EventStore for SqliteStore {
     }
 
     fn read(&self, run: RunId, after: Seq) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
-        self.read_some(run, after, usize::MAX)
+        self.read_after_writes(move |db| read::run(db, run, after, read::ALL))
     }
 
     fn read_some(
@@ -248,13 +248,13 @@ impl EventStore for SqliteStore {
         after: Seq,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
-        self.read_after_writes(move |db| read::run(db, run, after, limit))
+        self.read_after_writes(move |db| read::run(db, run, after, read::page(limit)))
     }
 
     fn read_all(&self, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Envelope>, StoreError>> {
         match self.tail.read(after, limit) {
             Some(facts) => std::future::ready(Ok(facts)).boxed(),
-            None => self.readers.ask(move |db| read::all(db, after, limit)).boxed(),
+            None => self.readers.ask(move |db| read::all(db, after, read::page(limit))).boxed(),
         }
     }
 

@@ -20,6 +20,24 @@ use crate::{
     store::{BatchRecord, Checkpoint, StoreError, TaskRecord},
 };
 
+/// Bytes of a page that are read before it is cut: many clients may catch up at once, and each holds one.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// How much is read at once. One append always is.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    facts: usize,
+    bytes: usize,
+}
+
+/// All there is.
+pub(super) const ALL: Limit = Limit { facts: usize::MAX, bytes: usize::MAX };
+
+/// As many facts, unless they are large.
+pub(super) const fn page(facts: usize) -> Limit {
+    Limit { facts, bytes: PAGE_BYTES }
+}
+
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The reading threads. They end, and close their connections, once this is dropped or closed.
@@ -74,12 +92,12 @@ fn next(queue: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
-/// The facts of one run after `after`, until there are `limit`.
+/// The facts of one run after `after`, as far as `limit` goes.
 pub(super) fn run(
     db: &Connection,
     run: RunId,
     after: Seq,
-    limit: usize,
+    limit: Limit,
 ) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
         "SELECT append.pos, id, first_seq, count, body FROM run JOIN append ON append.run = run.pos
@@ -88,29 +106,36 @@ pub(super) fn run(
          ORDER BY first_seq",
     )?;
     let mut rows = select.query(params![run.as_bytes(), following(after.get())])?;
-    let mut facts = Vec::new();
+    let (mut facts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.seq <= after));
-        if facts.len() >= limit {
+        bytes += size(row)?;
+        if facts.len() >= limit.facts || bytes >= limit.bytes {
             break;
         }
     }
-    facts.truncate(limit);
+    facts.truncate(limit.facts);
     Ok(facts)
 }
 
-/// The facts of all runs after `after`: whole appends, until there are `limit` facts.
-pub(super) fn all(db: &Connection, after: Pos, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+/// The facts of all runs after `after`: whole appends, as far as `limit` goes, or up to one that cannot be read.
+pub(super) fn all(db: &Connection, after: Pos, limit: Limit) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
         "SELECT append.pos, id, first_seq, count, body FROM append LEFT JOIN run ON run.pos = append.run
          WHERE append.pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
          ORDER BY append.pos",
     )?;
     let mut rows = select.query([following(after.get())])?;
-    let mut facts = Vec::new();
+    let (mut facts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.pos <= after));
-        if facts.len() >= limit.max(1) {
+        match envelopes(row) {
+            Ok(append) => facts.extend(append.into_iter().skip_while(|one| one.pos <= after)),
+            // Whoever reads on is told.
+            Err(StoreError::Damaged { .. }) if !facts.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+        bytes += size(row)?;
+        if facts.len() >= limit.facts.max(1) || bytes >= limit.bytes {
             break;
         }
     }
@@ -130,6 +155,11 @@ fn envelopes(row: &Row<'_>) -> Result<Vec<Envelope>, StoreError> {
     let facts = decode(body, run, pos, Seq::new(row.get(2)?))
         .and_then(|facts| if facts.len() == count { Ok(facts) } else { Err(miscounted(count, facts.len())) });
     facts.map_err(|source| StoreError::Damaged { pos, run, source: Arc::new(source) })
+}
+
+/// The bytes of an append.
+fn size(row: &Row<'_>) -> Result<usize, StoreError> {
+    Ok(row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?.len())
 }
 
 fn miscounted(expected: usize, found: usize) -> DecodeError {

@@ -16,7 +16,7 @@ use super::*;
 use crate::store::{
     feed::Feed,
     folder::{FolderError, StateFolder},
-    samples::{every_kind, run_end, run_id, submitted, texts, turn},
+    samples::{end, every_kind, run_end, run_id, submitted, texts, turn},
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -274,14 +274,37 @@ async fn a_damaged_row_is_reported_with_its_place_and_never_passed_over() {
         let store = open(&path);
         for error in [
             store.read(run_id(1), Seq::START).await.unwrap_err(),
-            store.read_all(Pos::START, 100).await.unwrap_err(),
+            store.read_all(Pos::new(2), 100).await.unwrap_err(),
         ] {
             let StoreError::Damaged { pos, run, .. } = error else { panic!("not damaged: {error}") };
             assert_eq!((pos, run), (Pos::new(3), run_id(1)));
         }
-        assert_eq!(store.read_all(Pos::START, 2).await.unwrap().len(), 2);
+        assert_eq!(store.read_all(Pos::START, 100).await.unwrap().len(), 2);
         assert_eq!(store.read(run_id(1), Seq::new(4)).await.unwrap().len(), 2);
     }
+}
+
+#[tokio::test]
+async fn a_page_of_large_facts_is_short_and_the_whole_log_of_a_run_is_read_all_the_same() {
+    let (_folder, path) = temp();
+    let store = open(&path);
+    let text = "x".repeat(600 << 10);
+    let large = || Fact {
+        event: Event::RunEnd(Box::new(crate::domain::event::RunEnd { text: text.as_str().into(), ..end() })),
+        ..turn(1)
+    };
+    put(&store, 1, 0, &[large(), large(), large()]).await.unwrap();
+    for place in 3..8 {
+        put(&store, 1, place, &[large()]).await.unwrap();
+    }
+    drop(store);
+    // Opened anew, it has nothing in memory.
+    let store = open(&path);
+    for (after, here) in [(0, 3), (3, 2), (5, 2), (7, 1), (8, 0)] {
+        assert_eq!(store.read_some(run_id(1), Seq::new(after), 64).await.unwrap().len(), here);
+        assert_eq!(store.read_all(Pos::new(after), 64).await.unwrap().len(), here);
+    }
+    assert_eq!(store.read(run_id(1), Seq::START).await.unwrap().len(), 8);
 }
 
 /// Not tests of their own: what the tests above have another process do.
