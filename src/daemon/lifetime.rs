@@ -41,6 +41,9 @@ use crate::{
 /// How often a service manager is told what is going on.
 const STATUS: Duration = Duration::from_secs(10);
 
+/// How long changes that nobody waits for any more, and news, have at the end.
+const WINDING_UP: Duration = Duration::from_secs(5);
+
 /// What a daemon is started with.
 pub struct Setup {
     pub config: Config,
@@ -116,6 +119,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
     // Only a panic could be lost here, and it has told of itself.
     let _ = serving.await;
     watchdog.abort();
+    desk.close(WINDING_UP).await;
     desk.herder().close().await;
     began.map(drop)
 }
@@ -245,6 +249,9 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
 /// Waits until the daemon is to stop, and reads its configuration again when it is told to.
 async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
     let mut status = tokio::time::interval(STATUS);
+    if std::mem::take(&mut signals.reload_later) {
+        tokio::spawn(reload(desk.clone()));
+    }
     loop {
         tokio::select! {
             _ = status.tick() => {
@@ -256,13 +263,14 @@ async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
                 Told::Stop => {
                     let _ = desk.stop().ask(false);
                 }
-                Told::Reload => reload(desk).await,
+                // Beside this: whatever it waits for, the daemon can be stopped.
+                Told::Reload => drop(tokio::spawn(reload(desk.clone()))),
             },
         }
     }
 }
 
-async fn reload(desk: &Arc<Desk>) {
+async fn reload(desk: Arc<Desk>) {
     systemd::reloading();
     match desk.reload(&By::default()).await {
         Ok(report) => tracing::info!(?report, "configuration read again"),
@@ -305,6 +313,8 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    /// It was told to read its configuration again, while it could not.
+    reload_later: bool,
 }
 
 impl Signals {
@@ -313,6 +323,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            reload_later: false,
         })
     }
 
@@ -326,6 +337,8 @@ impl Signals {
     }
 
     async fn until_stop(&mut self) {
-        while self.next().await != Told::Stop {}
+        while self.next().await != Told::Stop {
+            self.reload_later = true;
+        }
     }
 }

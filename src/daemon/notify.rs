@@ -9,6 +9,8 @@ use tokio::{
     sync::{Semaphore, broadcast::error::RecvError},
 };
 
+use tokio_util::task::TaskTracker;
+
 use super::desk::Desk;
 use crate::{
     config::{Notify, Occasion},
@@ -29,13 +31,19 @@ pub(super) struct Teller {
     http: Option<reqwest::Client>,
     batch_ends: Arc<Semaphore>,
     failures: Arc<Semaphore>,
+    work: TaskTracker,
 }
 
 impl Teller {
     pub(super) fn new() -> Self {
         let http = http::client().inspect_err(|error| tracing::warn!(%error, "no news can be posted")).ok();
         let places = || Arc::new(Semaphore::new(AT_ONCE));
-        Self { http, batch_ends: places(), failures: places() }
+        Self { http, batch_ends: places(), failures: places(), work: TaskTracker::new() }
+    }
+
+    /// What is being told.
+    pub(super) const fn work(&self) -> &TaskTracker {
+        &self.work
     }
 
     /// Tells all who want to hear of it. Returns at once.
@@ -51,7 +59,7 @@ impl Teller {
             };
             let news = serde_json::json!({ "occasion": occasion.as_str(), "news": news }).to_string();
             let (notify, http) = (notify.clone(), self.http.clone());
-            tokio::spawn(async move {
+            self.work.spawn(async move {
                 let told = tokio::time::timeout(PATIENCE, told(&notify, http.as_ref(), news)).await;
                 match told.unwrap_or_else(|_| Err("it took too long".to_owned())) {
                     Ok(()) => {}
@@ -67,7 +75,8 @@ impl Teller {
 pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
     let mut ends = desk.hub().ends();
     loop {
-        let (run, end) = match ends.recv().await {
+        let Some(end) = desk.until_over(ends.recv()).await else { return };
+        let (run, end) = match end {
             Ok(end) => end,
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "runs ended faster than they could be looked at");

@@ -78,7 +78,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(Extension(Described::of(description)))
-        .layer(middleware::from_fn(through::see_through))
+        .layer(middleware::from_fn_with_state(desk.clone(), through::see_through))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(version))
         .with_state(desk)

@@ -37,11 +37,22 @@ pub struct Follower {
     connection: Option<(Response, Decoder)>,
     ready: VecDeque<Event>,
     over: bool,
+    /// Why no more comes, once what has come is handed on.
+    failed: Option<ClientError>,
 }
 
 impl Follower {
     pub(super) const fn new(client: Client, route: Route, after: Option<u64>) -> Self {
-        Self { client, route, after, window: WINDOW, connection: None, ready: VecDeque::new(), over: false }
+        Self {
+            client,
+            route,
+            after,
+            window: WINDOW,
+            connection: None,
+            ready: VecDeque::new(),
+            over: false,
+            failed: None,
+        }
     }
 
     /// Waits this long for a daemon that went away; zero: not at all.
@@ -66,12 +77,17 @@ impl Follower {
                 self.after = event.id.or(self.after);
                 return Ok(Some(event));
             }
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             if self.over {
                 return Ok(None);
             }
             match self.read().await {
                 Ok(()) => since = None,
-                Err(error) if !error.may_pass() => return Err(error),
+                // What came before it comes first.
+                Err(error) if !error.may_pass() => self.failed = Some(error),
+                Err(_) if !self.ready.is_empty() => self.connection = None,
                 Err(error) => {
                     self.connection = None;
                     let since = *since.get_or_insert_with(Instant::now);

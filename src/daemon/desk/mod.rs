@@ -7,9 +7,10 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
 };
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     hub::Hub,
@@ -111,6 +112,10 @@ pub struct Desk {
     stop: Stop,
     metrics: Metrics,
     pub(super) teller: Teller,
+    /// Changes under way, and news on their way: the log closes after them.
+    work: TaskTracker,
+    /// Fired when the daemon is over.
+    over: CancellationToken,
     /// Open runs that could not be taken up.
     left: Mutex<BTreeMap<RunId, String>>,
 }
@@ -186,7 +191,9 @@ impl Desk {
             phase: tokio::sync::watch::Sender::new(Phase::Starting),
             stop,
             metrics,
+            work: teller.work().clone(),
             teller,
+            over: CancellationToken::new(),
             left: Mutex::default(),
         }
     }
@@ -214,6 +221,30 @@ impl Desk {
     /// Where it is.
     pub const fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// What is to be seen through before the log closes.
+    pub const fn work(&self) -> &TaskTracker {
+        &self.work
+    }
+
+    /// Waits for this, unless the daemon is over before.
+    pub(super) async fn until_over<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            // What has happened by then is still heard.
+            biased;
+            happened = what => Some(happened),
+            () = self.over.cancelled() => None,
+        }
+    }
+
+    /// Ends what waits for things to happen, and waits for what is under way, though not for ever.
+    pub async fn close(&self, patience: Duration) {
+        self.over.cancel();
+        self.work.close();
+        if tokio::time::timeout(patience, self.work.wait()).await.is_err() {
+            tracing::warn!(tasks = self.work.len(), "left behind at the end");
+        }
     }
 
     /// How far it is.

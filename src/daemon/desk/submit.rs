@@ -29,17 +29,20 @@ impl Desk {
     /// The task has mistakes, its key was used for another, or nothing is taken on now.
     pub async fn submit(&self, text: Bytes, key: Option<&str>, by: &By) -> Result<Submitted, ApiError> {
         self.open()?;
+        let key = key.map(check_key).transpose()?;
+        let digest = hex(&Sha256::digest(&text));
+        if let Some(known) = self.submitted_with(key).await? {
+            return self.again(&known, &digest).await;
+        }
+        // Before the key is held: a folder that does not answer holds up no other.
+        let spec = self.read(text).await?;
         let _alone = match key {
-            Some(key) => self.keys.hold(check_key(key)?).await,
+            Some(key) => self.keys.hold(key).await,
             None => None,
         };
-        let digest = hex(&Sha256::digest(&text));
-        if let Some(key) = key
-            && let Some(known) = self.submitted_with(key).await?
-        {
-            return again(&known, &digest);
+        if let Some(known) = self.submitted_with(key).await? {
+            return self.again(&known, &digest).await;
         }
-        let spec = self.read(text).await?;
         let submission = key.map(|key| Submission { key: key.into(), digest: digest.into() });
         let run = new_run();
         self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, ..spec })).await?;
@@ -47,9 +50,27 @@ impl Desk {
         Ok(Submitted { id: run.to_string(), changed: true, tasks: 1 })
     }
 
-    async fn submitted_with(&self, key: &str) -> Result<Option<RunRecord>, ApiError> {
+    async fn submitted_with(&self, key: Option<&str>) -> Result<Option<RunRecord>, ApiError> {
+        let Some(key) = key else { return Ok(None) };
         let filter = RunFilter { key: Some(key.to_owned()), limit: Some(1), ..RunFilter::default() };
         Ok(self.store().runs(filter).await?.pop())
+    }
+
+    /// What an earlier submission with the same key is answered with. It may be of record and yet in nobody's hands, if the
+    /// disk failed just then.
+    async fn again(&self, known: &RunRecord, digest: &str) -> Result<Submitted, ApiError> {
+        let submission = known.asked.as_ref().and_then(|asked| asked.submission.as_ref());
+        if submission.is_none_or(|submission| *submission.digest != *digest) {
+            let what = format!(
+                "the key was used for run {}, which was asked for something else; use another key",
+                known.run
+            );
+            return Err(ApiError::new(Code::KeyReused, what));
+        }
+        if known.end.is_none() {
+            self.take_up_one(known).await?;
+        }
+        Ok(Submitted { id: known.run.to_string(), changed: false, tasks: 1 })
     }
 
     /// Off the async threads: folders are looked at, and may lie on a file system that does not answer.
@@ -124,21 +145,6 @@ impl Desk {
             ApiError::new(Code::Internal, format!("the log of run {run} does not begin with its task"))
         })
     }
-}
-
-/// What an earlier submission with the same key is answered with.
-fn again(known: &RunRecord, digest: &str) -> Result<Submitted, ApiError> {
-    let submission = known.asked.as_ref().and_then(|asked| asked.submission.as_ref());
-    if submission.is_some_and(|submission| *submission.digest == *digest) {
-        return Ok(Submitted { id: known.run.to_string(), changed: false, tasks: 1 });
-    }
-    Err(ApiError::new(
-        Code::KeyReused,
-        format!(
-            "the key was used for run {}, which was asked for something else; use another key",
-            known.run
-        ),
-    ))
 }
 
 pub(super) fn check_key(key: &str) -> Result<&str, ApiError> {

@@ -109,7 +109,10 @@ impl Desk {
         tokio::spawn(async move {
             let mut told = 0;
             // Closed when the daemon stops before.
-            while let Ok(status) = watch.wait_for(|status| status.ends > told).await.map(|it| it.clone()) {
+            while let Some(Ok(status)) = desk
+                .until_over(async { watch.wait_for(|status| status.ends > told).await.map(|it| it.clone()) })
+                .await
+            {
                 told = status.ends;
                 let news = json!({
                     "id": status.id.to_string(), "name": status.name, "state": status.state,
