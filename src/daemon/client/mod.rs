@@ -57,6 +57,8 @@ impl std::fmt::Display for Place {
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
+    /// For what is sent for long: a limit of silence would begin when the sending does.
+    sending: reqwest::Client,
     base: Url,
     place: Place,
 }
@@ -125,20 +127,26 @@ impl Client {
     /// # Errors
     /// The system's certificates cannot be read.
     pub fn new(place: Place) -> Result<Self, ClientError> {
-        let builder = http::builder()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .pool_idle_timeout(IDLE)
-            .no_proxy()
-            .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")));
-        let (builder, base) = match &place {
-            Place::Socket(path) => (builder.unix_socket(path.clone()), "http://herder/".to_owned()),
-            Place::Port { address, .. } => (builder, format!("http://{address}/")),
+        let builder = || {
+            let builder = http::builder()
+                .connect_timeout(CONNECT)
+                .pool_idle_timeout(IDLE)
+                .no_proxy()
+                .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")));
+            match &place {
+                Place::Socket(path) => builder.unix_socket(path.clone()),
+                Place::Port { .. } => builder,
+            }
         };
-        let http = builder.build().map_err(ClientError::Setup)?;
+        let base = match &place {
+            Place::Socket(_) => "http://herder/".to_owned(),
+            Place::Port { address, .. } => format!("http://{address}/"),
+        };
+        let http = builder().read_timeout(SILENCE).build().map_err(ClientError::Setup)?;
+        let sending = builder().build().map_err(ClientError::Setup)?;
         let base = Url::parse(&base)
             .map_err(|error| ClientError::NotHerder { place: place.clone(), what: error.to_string() })?;
-        Ok(Self { http, base, place })
+        Ok(Self { http, sending, base, place })
     }
 
     /// Where the daemon is.
@@ -193,7 +201,7 @@ impl Client {
     }
 
     /// Submits a run or a batch. With a key it may be repeated, and is taken on once. The body may be of any size, and so
-    /// there is no time-out but that of silence.
+    /// there is no time-out here: the daemon ends one that brings nothing for a while.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -204,8 +212,10 @@ impl Client {
         body: impl Into<reqwest::Body>,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        let mut request =
-            self.request(Method::POST, route).header(reqwest::header::CONTENT_TYPE, media_type).body(body);
+        let mut request = self
+            .request_by(&self.sending, Method::POST, route)
+            .header(reqwest::header::CONTENT_TYPE, media_type)
+            .body(body);
         if let Some(key) = key {
             request = request.header(KEY_HEADER, key);
         }
@@ -235,7 +245,11 @@ impl Client {
     }
 
     fn request(&self, method: Method, route: &Route) -> RequestBuilder {
-        let request = self.http.request(method, route.url(&self.base)).header(VERSION_HEADER, API_VERSION);
+        self.request_by(&self.http, method, route)
+    }
+
+    fn request_by(&self, http: &reqwest::Client, method: Method, route: &Route) -> RequestBuilder {
+        let request = http.request(method, route.url(&self.base)).header(VERSION_HEADER, API_VERSION);
         match &self.place {
             Place::Socket(_) => request,
             Place::Port { token, .. } => request.bearer_auth(token),

@@ -106,6 +106,8 @@ impl Desk {
             return Err(refuse("limit", &format!("want 1 to {}", PAGE.1)));
         }
         let filter = RunFilter { ended: states.ended(), ..self.filter(query)? };
+        // What was answered for is listed.
+        self.hub.caught_up().await;
         if states.splits_open() {
             let RunFilter { batch, before, .. } = filter;
             let of_batch = RunFilter { ended: Some(false), batch, before, ..RunFilter::default() };
@@ -117,7 +119,6 @@ impl Desk {
         }
         let of_all = RunFilter { before: None, ..filter.clone() };
         let counts = if of_all == RunFilter::default() {
-            self.hub.caught_up().await;
             self.hub.board().counts()
         } else {
             self.store().count(of_all).await?

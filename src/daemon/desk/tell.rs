@@ -123,6 +123,7 @@ impl Desk {
     /// # Errors
     /// There is no such run, or its log cannot be read.
     pub async fn show(&self, name: &str, with_messages: bool) -> Result<RunDetail, ApiError> {
+        self.hub.caught_up().await;
         let record = self.find(name).await?;
         let log = self.store().read(record.run, Seq::START).await?;
         let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
