@@ -86,7 +86,7 @@ pub(super) struct ResultsQuery {
     /// With the whole conversation of each.
     messages: bool,
     /// Pass over so many lines: those that the caller has had, replaced ones included.
-    after: usize,
+    after: u32,
 }
 
 /// The results of a batch: one line for each task that has ended, in the order in which they did. A task that is done
@@ -103,7 +103,12 @@ pub(super) async fn results(
     Query(query): Query<ResultsQuery>,
 ) -> Result<Response, ApiError> {
     let ResultsQuery { follow, messages: with_messages, after } = query;
-    let lines = desk.results(&batch, Reading { follow, with_messages, after }).await?;
+    let lines = desk
+        .results(
+            &batch,
+            Reading { follow, with_messages, after: usize::try_from(after).unwrap_or(usize::MAX) },
+        )
+        .await?;
     Ok(([("content-type", "application/jsonl")], RawBody::from_stream(breathing(lines))).into_response())
 }
 

@@ -146,7 +146,7 @@ fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError
         retry_failed,
         stale_lines: if restart_stale == Some(true) { StaleLines::Restart } else { StaleLines::Refuse },
         only,
-        first,
+        first: first.map(|first| usize::try_from(first).unwrap_or(usize::MAX)),
         ..batches::BatchOptions::default()
     })
 }

@@ -39,7 +39,7 @@ pub struct BatchOptions {
     pub only: Vec<String>,
     /// Of those at most this many, the first ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first: Option<usize>,
+    pub first: Option<u32>,
 }
 
 /// How far a batch is.
