@@ -220,6 +220,7 @@ impl Batches {
     pub(super) async fn end_run(&self, run: RunId) -> Result<bool, StoreError> {
         match self.0.supervisor.cancel(run).await {
             Ok(_) | Err(AskError::Refused(_)) => return Ok(true),
+            Err(AskError::Store(error)) => return Err(error),
             Err(AskError::NoSuchRun | AskError::NotLive) => {}
         }
         match abandon(&*self.0.store, run, &*self.0.clock).await {
