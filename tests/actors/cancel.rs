@@ -2,19 +2,22 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use herder::{
-    actor::supervisor::AskError,
+    actor::supervisor::{AskError, Unended},
     domain::call::{Failure, Mode},
 };
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    doubles::{DeafModel, Double, Gate},
+    doubles::{DeafModel, Double, Gate, Trouble, TroubledStore},
     stage::{PATIENCE, Plan, Stage, calls, says},
 };
 
@@ -167,6 +170,26 @@ async fn a_run_that_has_ended_cannot_be_cancelled() {
     let run = submitted.run;
     assert_eq!(stage.outcome(submitted).await, "done");
     assert!(matches!(stage.supervisor.cancel(run).await, Err(AskError::NoSuchRun)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cancels_a_waiting_run_whose_log_takes_nothing_is_told_so_and_can_ask_again_later() {
+    for trouble in [Trouble::Refuses, Trouble::Loses, Trouble::Panics] {
+        let failed = AtomicBool::new(false);
+        let store = TroubledStore::new(move |_, _, facts| {
+            let ends = facts.iter().any(|fact| fact.event.kind() == "run_end");
+            (ends && !failed.swap(true, Ordering::SeqCst)).then_some(trouble)
+        });
+        let plan = Plan { store: Arc::new(store), ..Plan::paused() };
+        let stage = plan.settings(|settings| settings.max_live_runs = 0).start().await;
+        let waits = stage.run(&json!([says("done")]));
+        let run = waits.run;
+        assert!(matches!(stage.supervisor.cancel(run).await, Err(AskError::Store(_))), "{trouble:?}");
+        assert!(matches!(waits.done.await.unwrap().end, Err(Unended::Left)));
+        let again = stage.supervisor.resume(run).await.unwrap();
+        stage.supervisor.cancel(run).await.unwrap();
+        assert_eq!(stage.outcome(again).await, "cancelled");
+    }
 }
 
 #[tokio::test(start_paused = true)]

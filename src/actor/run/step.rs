@@ -82,8 +82,14 @@ impl RunActor {
         input: Input,
         reply: Reply,
     ) -> Result<(), StoreError> {
-        let taken = self.step(me, state, input)?;
-        self.answer(me, state, taken, reply);
+        match self.step(me, state, input) {
+            Ok(taken) => self.answer(me, state, taken, reply),
+            Err(error) => {
+                // The asker may have hung up.
+                let _ = reply.send(Err(error.clone().into()));
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -98,8 +104,12 @@ impl RunActor {
             match store.durable(ticket).await {
                 // The asker may have hung up.
                 Ok(()) => drop(reply.send(Ok(seq))),
-                // A reply port that closes unanswered says that nothing came of it.
-                Err(error) => drop(me.cast(RunMsg::StoreFailed(error))),
+                // It only built on what the log did not take, and may be asked again: the port closes.
+                Err(error @ StoreError::Conflict { .. }) => drop(me.cast(RunMsg::StoreFailed(error))),
+                Err(error) => {
+                    let _ = me.cast(RunMsg::StoreFailed(error.clone()));
+                    let _ = reply.send(Err(error.into()));
+                }
             }
         });
     }

@@ -9,9 +9,10 @@ use futures_util::FutureExt as _;
 use ractor::ActorRef;
 
 use super::{
-    SubmitError,
-    message::{Admitted, Asker, RootMsg, ShardMsg, Stands},
+    AskError, SubmitError,
+    message::{Admitted, Asker, Reply, RootMsg, ShardMsg, Stands},
     over::{Ended, Unended, Waiters},
+    panicked,
     root::{Root, Tree},
 };
 use crate::{
@@ -19,10 +20,21 @@ use crate::{
     domain::{
         event::Event,
         id::{RunId, Seq},
-        run::{Refused, Run},
+        run::{Input, Refused, Run},
     },
     store::StoreError,
 };
+
+/// A run whose log is read.
+#[derive(Default)]
+pub(super) struct Arriving {
+    /// Who wants it to go on.
+    askers: Vec<Asker>,
+    /// Who waited for it already when it was here before.
+    done: Waiters,
+    /// What was asked of it meanwhile.
+    pub(super) asked: Vec<(Input, Reply)>,
+}
 
 impl Root {
     pub(super) fn resume(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, asker: Asker) {
@@ -31,15 +43,61 @@ impl Root {
             // Whoever asked may have gone; so with the others.
             return drop(asker.taken_up.send(Ok(())));
         }
-        let askers = tree.arriving.entry(run).or_default();
-        askers.push(asker);
-        if askers.len() > 1 {
-            return;
+        let is_read = tree.arriving.contains_key(&run);
+        tree.arriving.entry(run).or_default().askers.push(asker);
+        if !is_read {
+            self.read(me, run);
         }
+    }
+
+    /// A run that has no slot was ahead of its log, which stands at `head`: it comes again, as the log says.
+    pub(super) fn not_taken(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, head: Seq) {
+        if let Some(live) = tree.live.get_mut(&run) {
+            // It got its slot meanwhile. Nothing of its actor gets on record, which is then started again from the log.
+            live.head = live.head.min(head);
+        } else if let Some(Admitted { done, .. }) = tree.take_slotless(run) {
+            tree.arriving.entry(run).or_default().done.join(done);
+            self.read(me, run);
+        }
+    }
+
+    pub(super) fn arrived(
+        &self,
+        me: &ActorRef<RootMsg>,
+        tree: &mut Tree,
+        run: RunId,
+        stands: Result<Stands, SubmitError>,
+    ) {
+        let Some(Arriving { askers, mut done, asked }) = tree.arriving.remove(&run) else { return };
+        for asker in askers {
+            let _ = asker.taken_up.send(stands.as_ref().map(drop).map_err(Clone::clone));
+            done.join(Waiters::from_iter([asker.done]));
+        }
+        let unread = if let Err(SubmitError::Store(error)) = &stands { Some(error.clone()) } else { None };
+        match stands {
+            Ok(Stands::Open(run)) => tree.admit(Admitted { run, done }),
+            Ok(Stands::Over(end)) => done.tell(&Ended { run, end: Ok(end) }),
+            Err(SubmitError::Refused(_)) => {
+                let nothing = StoreError::Conflict { run, expected: Seq::START.plus(1), actual: Seq::START };
+                done.tell(&Ended { run, end: Err(Unended::NotRecorded(nothing)) });
+            }
+            Err(SubmitError::Store(_) | SubmitError::Stopping) => {
+                done.tell(&Ended { run, end: Err(Unended::Left) });
+            }
+        }
+        for (input, reply) in asked {
+            match &unread {
+                Some(error) => drop(reply.send(Err(AskError::Store(error.clone())))),
+                None => self.ask(me, tree, run, input, reply),
+            }
+        }
+    }
+
+    fn read(&self, me: &ActorRef<RootMsg>, run: RunId) {
         let (services, me) = (self.services.clone(), me.clone());
         tokio::spawn(async move {
             let read = AssertUnwindSafe(read(&services, run)).catch_unwind().await;
-            let _ = me.cast(RootMsg::Read(run, read.unwrap_or_else(|_| Err(unreadable()))));
+            let _ = me.cast(RootMsg::Read(run, read.unwrap_or_else(|_| Err(panicked().into()))));
         });
     }
 }
@@ -50,20 +108,6 @@ impl Tree {
         match self.waiters(admitted.run.id()) {
             Some(done) => done.join(admitted.done),
             None => self.enqueue(admitted),
-        }
-    }
-
-    pub(super) fn arrived(&mut self, run: RunId, stands: Result<Stands, SubmitError>) {
-        let mut waiters = Vec::new();
-        for Asker { done, taken_up } in self.arriving.remove(&run).unwrap_or_default() {
-            let _ = taken_up.send(stands.as_ref().map(drop).map_err(Clone::clone));
-            waiters.push(done);
-        }
-        let done = Waiters::from_iter(waiters);
-        match stands {
-            Ok(Stands::Open(run)) => self.admit(Admitted { run, done }),
-            Ok(Stands::Over(end)) => done.tell(&Ended { run, end: Ok(end) }),
-            Err(_) => {}
         }
     }
 
@@ -99,8 +143,4 @@ async fn read(services: &Services, run: RunId) -> Result<Stands, SubmitError> {
         Some(Event::RunEnd(end)) => Ok(Stands::Over(end.into())),
         Some(_) => Ok(Stands::Open(Box::new(state))),
     }
-}
-
-fn unreadable() -> SubmitError {
-    StoreError::Unavailable(std::sync::Arc::new(std::io::Error::other("reading the log panicked"))).into()
 }

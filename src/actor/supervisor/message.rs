@@ -29,6 +29,8 @@ pub enum RootMsg {
     Admit(Admitted),
     /// From the task that waited for that fact to be on disk: the log did not take it.
     NotRecorded(RunId, StoreError),
+    /// From the task that waited for something said to a run without a slot: the log did not take it, and stands there.
+    NotTaken(RunId, Seq),
     /// From whoever wants a run that is of record to go on, wherever it is.
     Resume(RunId, Asker),
     /// From the task that read the log of a run that is to go on: here is where it stands.
@@ -114,8 +116,8 @@ pub(super) enum ShardMsg {
     Start(Box<Run>),
     /// Pass this on to the run; it is answered by the run, or by closing the port.
     Ask(RunId, Input, Reply),
-    /// The run has no actor any more, and the words say why: start it again.
-    Lost(RunId, String),
+    /// The run has no actor any more, and the words say why: start it again. It got its slot when its log stood there.
+    Lost(RunId, Seq, String),
     /// The run has ended and is of no more concern.
     Forget(RunId),
     /// The run is parked, and the root has it: give back whatever was asked of it and not taken.

@@ -75,6 +75,9 @@ pub enum AskError {
     /// It waits for a slot or is held, and this is of what goes on in a run that has one.
     #[error("the run is not at work")]
     NotLive,
+    /// The log did not take it, or cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// It has ended, or nobody has taken it up.
     #[error("no such run is live")]
     NoSuchRun,
@@ -157,7 +160,7 @@ impl Supervisor {
     /// Says something to a live run, or ends it; returns once that is on disk, with its place in the log.
     ///
     /// # Errors
-    /// There is no such live run, or it refuses.
+    /// There is no such live run, it refuses, or the log does not take it.
     pub async fn ask(&self, run: RunId, input: Input) -> Result<Seq, AskError> {
         let (tell, answer) = oneshot::channel();
         self.root.cast(RootMsg::Ask(run, input, tell.into())).map_err(|_| AskError::NoSuchRun)?;
@@ -167,7 +170,7 @@ impl Supervisor {
     /// Ends a run as cancelled.
     ///
     /// # Errors
-    /// There is no such live run, or it is ending already.
+    /// There is no such live run, it is ending already, or the log does not take it.
     pub async fn cancel(&self, run: RunId) -> Result<Seq, AskError> {
         self.ask(run, Input::End(Outcome::Cancelled)).await
     }
@@ -246,15 +249,16 @@ fn end_without_actor(
     tokio::spawn(async move {
         // Whatever goes wrong, the run's slot is given back.
         let ended = AssertUnwindSafe(record_end(&services, run, inputs)).catch_unwind().await;
-        let (end, seq) = match ended.unwrap_or(Err(Unended::Left)) {
-            Ok((end, seq)) => (Ok(end), Some(seq)),
-            Err(unended) => (Err(unended), None),
+        let (end, answer) = match ended.unwrap_or_else(|_| Err((Unended::Left, panicked().into()))) {
+            Ok((end, seq)) => (Ok(end), Ok(seq)),
+            Err((unended, error)) => (Err(unended), Err(error)),
         };
-        if let (Some(seq), Some(reply)) = (seq, reply) {
-            // The asker may have hung up.
-            let _ = reply.send(Ok(seq));
-        }
+        // Before the answer: whoever asks again comes after it.
         let _ = root.cast(RootMsg::Ended(Ended { run: id, end }));
+        if let Some(reply) = reply {
+            // The asker may have hung up.
+            let _ = reply.send(answer);
+        }
     });
 }
 
@@ -262,7 +266,7 @@ async fn record_end(
     services: &Services,
     mut run: Run,
     inputs: Vec<Input>,
-) -> Result<(Arc<RunEnd>, Seq), Unended> {
+) -> Result<(Arc<RunEnd>, Seq), (Unended, AskError)> {
     let head = run.seq();
     let mut facts = Vec::new();
     for input in inputs {
@@ -277,12 +281,17 @@ async fn record_end(
         tracing::error!(run.id = %run.id(), %error, "the end of a run could not be stored");
         let log = services.store.read(run.id(), Seq::START).await;
         let is_recorded = log.map_or(true, |log| !log.is_empty());
-        return Err(if is_recorded { Unended::Left } else { Unended::NotRecorded(error) });
+        let unended = if is_recorded { Unended::Left } else { Unended::NotRecorded(error.clone()) };
+        return Err((unended, error.into()));
     }
     match facts.pop().map(|fact| fact.event) {
         Some(Event::RunEnd(end)) => Ok((Arc::new(*end), run.seq())),
-        Some(_) | None => Err(Unended::Left),
+        Some(_) | None => Err((Unended::Left, AskError::NoSuchRun)),
     }
+}
+
+fn panicked() -> StoreError {
+    StoreError::Unavailable(Arc::new(std::io::Error::other("the event log panicked")))
 }
 
 /// Folds in what an input gives rise to, and returns it; nothing, if the run refuses.

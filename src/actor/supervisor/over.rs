@@ -33,7 +33,7 @@ pub enum Unended {
 }
 
 /// Those who wait for a run to be over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Waiters(Vec<oneshot::Sender<Ended>>);
 
 impl Waiters {

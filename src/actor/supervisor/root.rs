@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{
     Jobs,
-    message::{Admitted, Asker, Reply, RootMsg, ShardMsg, Stopping},
+    arrival::Arriving,
+    message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     over::{Ended, Waiters},
     shard::Shard,
     spawn_executor,
@@ -43,8 +44,8 @@ pub(super) struct Tree {
     /// Runs that are kept from getting one.
     pub(super) held: HashMap<RunId, Admitted>,
     pub(super) live: HashMap<RunId, LiveRun>,
-    /// Runs whose logs are read since they are to go on, and who wants that.
-    pub(super) arriving: HashMap<RunId, Vec<Asker>>,
+    /// Runs whose logs are read.
+    pub(super) arriving: HashMap<RunId, Arriving>,
     pub(super) gates: Gates,
     max_live: usize,
     pub(super) stopping: Stopping,
@@ -110,17 +111,19 @@ impl Actor for Root {
         match message {
             RootMsg::Admit(admitted) => tree.admit(admitted),
             RootMsg::NotRecorded(run, error) => tree.not_recorded(run, error),
+            RootMsg::NotTaken(run, head) => self.not_taken(&me, tree, run, head),
             RootMsg::Resume(run, asker) => self.resume(&me, tree, run, asker),
-            RootMsg::Read(run, stands) => tree.arrived(run, stands),
+            RootMsg::Read(run, stands) => self.arrived(&me, tree, run, stands),
             RootMsg::Ended(ended) => {
                 self.services.toolbox.forget(ended.run);
                 tree.ended(ended);
             }
             RootMsg::Parked(run) => tree.parked(run),
-            RootMsg::Lost(run, error) if tree.live.contains_key(&run) => {
-                tree.to_shard(run, ShardMsg::Lost(run, error.to_string()))
+            RootMsg::Lost(run, error) => {
+                if let Some(live) = tree.live.get(&run) {
+                    tree.to_shard(run, ShardMsg::Lost(run, live.head, error.to_string()));
+                }
             }
-            RootMsg::Lost(..) => {}
             RootMsg::Ask(run, input, reply) => self.ask(&me, tree, run, input, reply),
             RootMsg::Ending(run) => later(&me, self.services.settings.stuck, RootMsg::CheckStuck(run)),
             RootMsg::CheckStuck(run) if tree.live.contains_key(&run) => {
@@ -194,7 +197,7 @@ impl Root {
                 Stopping::Interrupting => drop(shard.cast(ShardMsg::Interrupt)),
             }
             for (run, live) in tree.live.iter().filter(|(run, _)| tree.shard_of(**run) == index) {
-                let _ = shard.cast(ShardMsg::Lost(*run, "the run's supervisor died".to_owned()));
+                let _ = shard.cast(ShardMsg::Lost(*run, live.head, "the run's supervisor died".to_owned()));
                 if let Some(outcome) = live.wish {
                     let _ = shard.cast(ShardMsg::Ask(*run, Input::End(outcome), nobody()));
                 }

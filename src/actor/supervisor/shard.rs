@@ -66,11 +66,19 @@ struct Life {
     held: bool,
     /// It did not end when it was told to.
     stuck: bool,
-    /// Where its log stood when its last actor began, and the deaths since that the log does not know of.
+    /// Where its log stood when its last actor began, or when it got its slot; and the deaths since that the log does not
+    /// know of.
     head: Seq,
     untraced: Vec<Timestamp>,
     /// What was asked of it while it had no actor.
     asked: Vec<(Input, Reply)>,
+}
+
+impl Life {
+    /// Of a run whose log stands there.
+    fn of(head: Seq) -> Self {
+        Self { head, ..Self::default() }
+    }
 }
 
 impl Actor for Shard {
@@ -94,14 +102,14 @@ impl Actor for Shard {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ShardMsg::Start(run) => {
-                lives.runs.insert(run.id(), Life::default());
+                lives.runs.insert(run.id(), Life::of(run.seq()));
                 self.begin(&me, lives, *run, None).await;
             }
             ShardMsg::Opened(opened) => self.opened(&me, lives, *opened).await,
             ShardMsg::Revived(revived) => self.revived(&me, lives, *revived).await,
             ShardMsg::Ask(run, input, reply) => self.ask(&me, lives, run, input, reply),
-            ShardMsg::Lost(run, why) => {
-                lives.runs.entry(run).or_default();
+            ShardMsg::Lost(run, head, why) => {
+                lives.runs.entry(run).or_insert_with(|| Life::of(head));
                 self.revive(&me, lives, run, Death { exit: Exit::Failed, error: Some(why) });
             }
             ShardMsg::Forget(run) => lives.forget(run),
@@ -223,7 +231,10 @@ impl Shard {
         let Revived { run, life: number, next } = revived;
         let Some(life) = lives.runs.get_mut(&run.id()).filter(|life| life.number == number) else { return };
         match next {
-            Next::GoOn { .. } if run.parked().is_some() && (life.held || run.is_paused()) => {
+            // One that is where it was when it got its slot has yet to take that up, to give it back on record.
+            Next::GoOn { .. }
+                if run.parked().is_some() && run.seq() > life.head && (life.held || run.is_paused()) =>
+            {
                 life.ended.store(true, Ordering::Relaxed);
                 let _ = self.root.cast(RootMsg::Parked(Box::new(run)));
             }

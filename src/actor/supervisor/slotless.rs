@@ -37,6 +37,10 @@ impl Root {
             }
             return tree.to_shard(run, ShardMsg::Ask(run, input, reply));
         }
+        if let Some(arriving) = tree.arriving.get_mut(&run) {
+            // Once it is known where it stands.
+            return arriving.asked.push((input, reply));
+        }
         if let Input::End(outcome) = input {
             if let Some(Admitted { run: state, done }) = tree.take_slotless(run) {
                 self.end_slotless(me, tree, *state, done, outcome, Some(reply));
@@ -50,7 +54,7 @@ impl Root {
             return drop(reply.send(Err(AskError::NotLive)));
         }
         let was_paused = slotless.run.is_paused();
-        self.tell_slotless(&mut slotless.run, input, reply);
+        self.tell_slotless(me, &mut slotless.run, input, reply);
         if slotless.run.is_paused() != was_paused
             && let Some(slotless) = tree.take_slotless(run)
         {
@@ -58,22 +62,28 @@ impl Root {
         }
     }
 
-    /// What is said to a run that has no slot is of record at once; it hears it when it starts.
-    fn tell_slotless(&self, run: &mut Run, input: Input, reply: Reply) {
+    /// What is said to a run that has no slot goes on record at once; it hears it when it starts.
+    fn tell_slotless(&self, me: &ActorRef<RootMsg>, run: &mut Run, input: Input, reply: Reply) {
         let store = self.services.store.clone();
         let facts = match run.decide(input, self.services.clock.now()) {
             Ok(facts) => facts,
             // Whoever asked may have gone.
             Err(refused) => return drop(reply.send(Err(refused.into()))),
         };
-        let Ok(ticket) = store.append(run.id(), run.seq(), &facts) else { return };
+        let (id, head) = (run.id(), run.seq());
+        let ticket = match store.append(id, head, &facts) {
+            Ok(ticket) => ticket,
+            Err(error) => return drop(reply.send(Err(error.into()))),
+        };
         facts.iter().for_each(|fact| run.evolve(fact));
-        let seq = run.seq();
+        let (seq, me) = (run.seq(), me.clone());
         tokio::spawn(async move {
-            // A port that closes unanswered says that nothing came of it.
-            if store.durable(ticket).await.is_ok() {
-                let _ = reply.send(Ok(seq));
+            let stored = store.durable(ticket).await;
+            if stored.is_err() {
+                // Before the answer: whoever asks again comes after it.
+                let _ = me.cast(RootMsg::NotTaken(id, head));
             }
+            let _ = reply.send(stored.map(|()| seq).map_err(AskError::from));
         });
     }
 

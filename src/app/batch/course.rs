@@ -171,8 +171,11 @@ impl<'a, H: Host> Course<'a, H> {
     async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
-            let goes_on = !(self.stopping || self.cancel.is_cancelled());
-            let may_start = goes_on && live.len() < self.host.room() && !waiting.is_empty();
+            // Whoever cancels says so too, but perhaps to the course before this one.
+            if self.cancel.is_cancelled() {
+                self.stop();
+            }
+            let may_start = !self.stopping && live.len() < self.host.room() && !waiting.is_empty();
             if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
                 let lost = delays.len() - self.retrying.len();
                 self.cut_short |= lost > 0;

@@ -138,7 +138,10 @@ impl Batches {
             driving.leave(work, left.clone().or_else(|| (!is_closing).then(stopped)));
             return Ok(());
         }
-        self.end_open(entry.id).await?;
+        if !self.end_open(entry.id).await? {
+            driving.leave(work, None);
+            return Ok(());
+        }
         if entry.status.borrow().counts.in_flight > 0 {
             board.catch_up(&History::read(&*self.0.store, entry.id).await?);
         }

@@ -4,9 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::{
+    sync::OwnedMutexGuard,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Batches,
@@ -26,6 +30,9 @@ use crate::{
     store::{RunFilter, RunRecord, StoreError},
     tool::workspace::Told,
 };
+
+/// A run that was told to end and has not is told again after so long: that it has ended may never come to be of record.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What was found on record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,14 +125,15 @@ impl Batches {
         Ok(recovered)
     }
 
-    /// Tries again to go on with the batches that could not, as another configuration may let them. Returns once it is known
-    /// whether they do.
-    pub async fn take_up_the_rest(&self) {
-        for entry in self.entries() {
-            let work = entry.work.clone().lock_owned().await;
+    /// Tries again to go on with the batches that could not, as another configuration may let them. Whether they do shows in
+    /// their status: what changes one next waits for that, the caller does not.
+    pub fn take_up_the_rest(&self) {
+        for entry in self.entries().into_iter().filter(|entry| entry.check().is_ok()) {
+            // One that is being changed, or taken up, is in somebody's hands.
+            let Ok(work) = entry.work.clone().try_lock_owned() else { continue };
             let is_left = work.record.state == BatchState::Open && work.driver.is_none();
             if is_left && !self.0.closing.is_cancelled() {
-                self.clone().take_up(entry, work).await;
+                self.0.drivers.spawn(self.clone().take_up(entry, work));
             }
         }
     }
@@ -186,9 +194,12 @@ impl Batches {
         }
     }
 
-    /// Ends what is open of a batch that nobody drives, and puts on record what has come of it.
+    /// Ends what is open of a batch that nobody drives, and puts on record what has come of it; if herder stops before that,
+    /// the next start does.
     pub(super) async fn try_to_end_the_rest(&self, entry: &Entry, work: &mut Work) -> Result<(), StoreError> {
-        self.end_open(entry.id).await?;
+        if !self.end_open(entry.id).await? {
+            return Ok(());
+        }
         let history = History::read(&*self.0.store, entry.id).await?;
         drop(Board::new(entry.status.clone(), history.ids(), &history, &BTreeSet::new(), &[]));
         let halted = work.record.summary.as_ref().is_some_and(|summary| summary.halted);
@@ -197,20 +208,28 @@ impl Batches {
         Ok(())
     }
 
-    /// Ends every open run of a batch that nobody drives.
-    pub(super) async fn end_open(&self, batch: BatchId) -> Result<(), StoreError> {
+    /// Ends every open run of a batch that nobody drives. Tells whether they have ended: herder may stop before.
+    pub(super) async fn end_open(&self, batch: BatchId) -> Result<bool, StoreError> {
         let mut log = self.0.store.watch();
-        let mut is_told = BTreeSet::new();
+        let (mut told, mut again) = (BTreeSet::new(), Instant::now() + ASK_AGAIN);
         loop {
             log.mark_unchanged();
+            if Instant::now() >= again {
+                (told, again) = (BTreeSet::new(), Instant::now() + ASK_AGAIN);
+            }
             let open = RunFilter { batch: Some(batch), ended: Some(false), ..RunFilter::default() };
             let mut is_live = false;
             for RunRecord { run, .. } in self.0.store.runs(open).await? {
-                is_live |= is_told.contains(&run) || self.end_run(run).await? && is_told.insert(run);
+                is_live |= told.contains(&run) || self.end_run(run).await? && told.insert(run);
             }
-            // Closed only with the log.
-            if !is_live || log.changed().await.is_err() {
-                return Ok(());
+            if !is_live {
+                return Ok(true);
+            }
+            let changed = timeout_at(again, log.changed());
+            match self.0.closing.run_until_cancelled(changed).await {
+                Some(Ok(Ok(())) | Err(_)) => {}
+                // Closed only with the log.
+                None | Some(Ok(Err(_))) => return Ok(false),
             }
         }
     }
@@ -219,6 +238,7 @@ impl Batches {
     pub(super) async fn end_run(&self, run: RunId) -> Result<bool, StoreError> {
         match self.0.supervisor.cancel(run).await {
             Ok(_) | Err(AskError::Refused(_)) => return Ok(true),
+            Err(AskError::Store(error)) => return Err(error),
             Err(AskError::NoSuchRun | AskError::NotLive) => {}
         }
         match abandon(&*self.0.store, run, &*self.0.clock).await {

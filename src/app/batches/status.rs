@@ -36,7 +36,7 @@ pub struct Status {
     pub running: usize,
     /// Too many tasks were not done.
     pub halted: bool,
-    /// Why it does not go on, though it is open, or what could not be gone on with.
+    /// Why it does not go on, though it is open, or what could not be gone on with. Not told while somebody works on it.
     pub error: Option<String>,
     /// How often it has come to its end since this process began.
     #[serde(skip)]

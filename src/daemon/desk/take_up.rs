@@ -62,7 +62,7 @@ impl Desk {
     pub(super) async fn take_up_the_rest(&self) {
         let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
         self.take_up(left.into_keys().collect()).await;
-        self.batches.take_up_the_rest().await;
+        self.batches.take_up_the_rest();
     }
 
     /// Why an open run was not taken up, if it was not.

@@ -97,6 +97,7 @@ impl Desk {
                     unknown()
                 }
                 AskError::Refused(refused) => Untold::Refused(refused).into(),
+                AskError::Store(error) => error.into(),
             }
         })?;
         self.audit(by, "cancel-call", format!("{} {call}", record.run), true, None);
@@ -164,7 +165,10 @@ impl Desk {
             return Ok(self.abandon(record).await?);
         }
         match supervisor.ask(record.run, input).await {
-            Err(AskError::NoSuchRun) => Err(Untold::Refused(Refused::Ended)),
+            Err(AskError::NoSuchRun) if self.find(&record.run.to_string()).await?.end.is_none() => {
+                // It was taken up and is not there: nothing is kept any more.
+                Err(ApiError::new(Code::Unavailable, "the daemon is stopping").into())
+            }
             asked => asked.map_err(Untold::from),
         }
     }
@@ -192,6 +196,7 @@ impl From<AskError> for Untold {
             AskError::Refused(refused) => Self::Refused(refused),
             AskError::NoSuchRun => Self::Refused(Refused::Ended),
             AskError::NotLive => Self::Refused(Refused::UnknownCall),
+            AskError::Store(error) => Self::Error(error.into()),
         }
     }
 }

@@ -157,3 +157,30 @@ async fn a_task_of_a_cancelled_batch_is_done_again_and_nothing_else_of_it_starts
         assert_eq!(daemon.attempts().await, ["a", "b", "b"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_again_and_cancelled_just_as_the_batch_ends_is_cancelled() {
+    let daemon = Daemon::start(&Disk::in_memory()).await;
+    let id = daemon.submit(at_once(1), &[held("a"), held("b")]).await.unwrap().id;
+    daemon.gate.open.add_permits(1);
+    daemon.gate.until_asked(2).await;
+    let entry = daemon.batches.entry(id).unwrap();
+    let work = entry.work.lock().await;
+    // Each waits for its turn before the next comes: whoever drives the batch is the last.
+    let idle = || tokio::time::sleep(Duration::from_secs(1));
+    let batches = daemon.batches.clone();
+    let requeued = tokio::spawn(async move { batches.requeue(id, Which::Task("a".to_owned())).await });
+    idle().await;
+    let batches = daemon.batches.clone();
+    let cancelled = tokio::spawn(async move { batches.cancel(id).await });
+    idle().await;
+    daemon.gate.open.add_permits(1);
+    daemon.until(id, |status| status.counts.settled.get("done") == Some(&2)).await;
+    idle().await;
+    drop(work);
+    soon(requeued).await.unwrap().unwrap();
+    assert!(soon(cancelled).await.unwrap().unwrap());
+    assert_eq!(sorted(daemon.results(id).await), [result("a", 2, "cancelled"), result("b", 1, "done")]);
+    let status = daemon.ended(id).await;
+    assert_eq!((status.state, status.error), (BatchState::Cancelled, None));
+}

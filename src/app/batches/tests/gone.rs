@@ -76,10 +76,14 @@ fn a_row_that_is_not_understood_is_told_of_and_keeps_its_input() {
         assert_eq!(status.state, BatchState::Open);
         assert!(status.error.as_ref().unwrap().contains("of another age"), "{status:?}");
         assert!(daemon.batches.cancel(odd).await.is_err());
+        daemon.batches.take_up_the_rest();
         daemon.gate.open.add_permits(1);
         assert_eq!(daemon.results(whole).await, [result("a", 1, "done")]);
         let row = daemon.store.batches().await.unwrap().remove(0);
         assert!(row.options.contains("of another age"), "{row:?}");
+        daemon.batches.close();
+        soon(daemon.batches.closed()).await;
+        assert_eq!(daemon.batches.get(odd).await.unwrap(), status);
     });
 }
 
@@ -112,4 +116,25 @@ async fn a_script_file_is_not_read_for_a_submission() {
     let line = json!({ "id": "a", "task": "t", "script": "/dev/zero" });
     let refused = daemon.submit(SubmitBatch::default(), &[line]).await.unwrap_err();
     assert_eq!(refused.to_string(), "line 1: script: want the replies themselves, not a file");
+}
+
+#[tokio::test]
+async fn a_batch_that_has_lost_a_line_is_not_at_fault_before_the_others_are_over() {
+    let daemon = Daemon::start(&Disk::in_memory()).await;
+    let id = daemon.submit(at_once(1), &[held("a"), held("b"), held("c")]).await.unwrap().id;
+    daemon.gate.until_asked(1).await;
+    let input = daemon.disk.folder.path().join("batches").join(&daemon.disk.inputs()[0]);
+    let text = std::fs::read_to_string(&input).unwrap();
+    std::fs::write(&input, text.replace(r#""id":"b""#, r#""id":"x""#)).unwrap();
+    let lines = daemon.batches.results(id, FOLLOW).await.unwrap();
+    daemon.gate.open.add_permits(1);
+    daemon.gate.until_asked(2).await;
+    let status = daemon.until(id, |status| status.counts.in_flight == 1 && status.counts.waiting == 0).await;
+    assert_eq!((status.state, status.error), (BatchState::Open, None));
+    daemon.gate.open.add_permits(1);
+    let lines: Vec<_> = soon(lines.collect()).await;
+    assert!(matches!(&lines[..], [Ok(_), Ok(_), Err(ResultsError::Unfinished)]), "{lines:?}");
+    let status = daemon.batches.get(id).await.unwrap();
+    assert!(status.error.as_ref().unwrap().contains("it has changed"), "{status:?}");
+    assert_eq!((status.state, status.counts.in_flight), (BatchState::Open, 0));
 }

@@ -13,15 +13,20 @@ use crate::{
     store::{AuditFilter, AuditRecord, BatchRecord, Checkpoint, RunCounts, RunRecord, TaskRecord, Ticket},
 };
 
-/// A log that can be told to take nothing.
+/// A log that can be told to take nothing, or to keep nothing.
 #[derive(Default)]
 struct Failing {
     log: MemoryStore,
     fails: AtomicBool,
+    /// What it is handed next is as good as on disk, and gone.
+    forgets: AtomicBool,
 }
 
 /// Stands for what was not taken.
 const LOST: Ticket = Ticket(u64::MAX);
+
+/// Stands for what was taken in vain.
+const FORGOTTEN: Ticket = Ticket(u64::MAX - 1);
 
 impl Failing {
     fn or_lost(&self, take: impl FnOnce() -> Result<Ticket, StoreError>) -> Result<Ticket, StoreError> {
@@ -31,6 +36,9 @@ impl Failing {
 
 impl EventStore for Failing {
     fn append(&self, run: RunId, expected: Seq, facts: &[Fact]) -> Result<Ticket, StoreError> {
+        if self.forgets.swap(false, Ordering::SeqCst) {
+            return Ok(FORGOTTEN);
+        }
         self.or_lost(|| self.log.append(run, expected, facts))
     }
 
@@ -38,6 +46,9 @@ impl EventStore for Failing {
         if ticket == LOST {
             let full: Arc<dyn std::error::Error + Send + Sync> = Arc::new(std::io::Error::other("disk full"));
             return std::future::ready(Err(StoreError::Unavailable(full))).boxed();
+        }
+        if ticket == FORGOTTEN {
+            return std::future::ready(Ok(())).boxed();
         }
         self.log.durable(ticket)
     }
@@ -170,4 +181,42 @@ async fn a_run_that_is_worked_on_is_ended_by_whoever_works_on_it() {
     assert_eq!(daemon.supervisor.load().await.live, 0);
     let status = daemon.ended(id).await;
     assert_eq!(status.counts.settled, BTreeMap::from([("cancelled".to_owned(), 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_cancelled_though_the_end_of_a_run_never_comes_to_be_of_record() {
+    let log = Arc::new(Failing::default());
+    let daemon = Daemon::start(&Disk::with(log.clone())).await;
+    let id = daemon.submit(at_once(1), &[held("a")]).await.unwrap().id;
+    daemon.gate.until_asked(1).await;
+    let entry = daemon.batches.entry(id).unwrap();
+    // Nobody drives it any more, but its run goes on.
+    entry.work.lock().await.driver = None;
+    log.forgets.store(true, Ordering::SeqCst);
+    assert!(soon(daemon.batches.cancel(id)).await.unwrap());
+    assert!(!log.forgets.load(Ordering::SeqCst));
+    assert_eq!(daemon.results(id).await, [result("a", 1, "cancelled")]);
+    assert_eq!(daemon.ended(id).await.state, BatchState::Cancelled);
+}
+
+#[tokio::test]
+async fn batches_that_are_tried_again_keep_nobody_waiting() {
+    let log = Arc::new(Failing::default());
+    let daemon = Daemon::start(&Disk::with(log.clone())).await;
+    let ids = [
+        daemon.submit(at_once(1), &[held("a")]).await.unwrap().id,
+        daemon.submit(at_once(1), &[held("b")]).await.unwrap().id,
+    ];
+    daemon.gate.until_asked(2).await;
+    let [busy, left] = ids.map(|id| daemon.batches.entry(id).unwrap());
+    let work = busy.work.lock().await;
+    left.work.lock().await.driver = None;
+    left.fail("it has no model".to_owned());
+    daemon.batches.take_up_the_rest();
+    daemon.until(ids[1], |status| status.error.is_none()).await;
+    drop(work);
+    daemon.gate.open.add_permits(2);
+    for id in ids {
+        assert_eq!(daemon.results(id).await.len(), 1);
+    }
 }
