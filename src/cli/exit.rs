@@ -125,6 +125,7 @@ impl Exit {
             | Code::UnknownModel
             | Code::Ambiguous
             | Code::KeyReused
+            | Code::Ahead
             | Code::TooLarge
             | Code::InvalidInput => Self::Usage,
             Code::Misfit => Self::Misfit,

@@ -305,7 +305,7 @@ impl Desk {
         if self.store().read_some(run, before, 1).await?.is_empty() {
             let what =
                 format!("run {run} has no event {after} yet; is this another state folder? Start at 0");
-            return Err(ApiError::new(Code::BadRequest, what));
+            return Err(ApiError::new(Code::Ahead, what));
         }
         Ok(())
     }

@@ -91,6 +91,8 @@ codes! {
     Ending => ("ending", 409),
     /// The run is in another turn than the one that was named.
     OtherTurn => ("other_turn", 409),
+    /// There is no event of that id yet: it is another log's.
+    Ahead => ("ahead", 409),
     /// The request is larger than the route takes.
     TooLarge => ("too_large", 413),
     /// The input has mistakes; `mistakes` has them all.
