@@ -50,11 +50,11 @@ impl Root {
         }
     }
 
-    /// A run that has no slot was ahead of its log, which stands at `head`: it comes again, as the log says.
-    pub(super) fn not_taken(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId, head: Seq) {
+    /// A run that has no slot was ahead of its log: it comes again, as the log says.
+    pub(super) fn not_taken(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId) {
         if let Some(live) = tree.live.get_mut(&run) {
-            // It got its slot meanwhile. Nothing of its actor gets on record, which is then started again from the log.
-            live.head = live.head.min(head);
+            // It got its slot meanwhile. Its actor gets nothing on record and is started again from the log, or parks there.
+            live.head = Seq::START;
         } else if let Some(Admitted { done, .. }) = tree.take_slotless(run) {
             tree.arriving.entry(run).or_default().done.join(done);
             self.read(me, run);

@@ -29,8 +29,8 @@ pub enum RootMsg {
     Admit(Admitted),
     /// From the task that waited for that fact to be on disk: the log did not take it.
     NotRecorded(RunId, StoreError),
-    /// From the task that waited for something said to a run without a slot: the log did not take it, and stands there.
-    NotTaken(RunId, Seq),
+    /// From the task that waited for something said to a run without a slot to be on disk: the log did not take it.
+    NotTaken(RunId),
     /// From whoever wants a run that is of record to go on, wherever it is.
     Resume(RunId, Asker),
     /// From the task that read the log of a run that is to go on: here is where it stands.

@@ -111,7 +111,7 @@ impl Actor for Root {
         match message {
             RootMsg::Admit(admitted) => tree.admit(admitted),
             RootMsg::NotRecorded(run, error) => tree.not_recorded(run, error),
-            RootMsg::NotTaken(run, head) => self.not_taken(&me, tree, run, head),
+            RootMsg::NotTaken(run) => self.not_taken(&me, tree, run),
             RootMsg::Resume(run, asker) => self.resume(&me, tree, run, asker),
             RootMsg::Read(run, stands) => self.arrived(&me, tree, run, stands),
             RootMsg::Ended(ended) => {

@@ -233,7 +233,7 @@ impl Shard {
         match next {
             // One that is where it was when it got its slot has yet to take that up, to give it back on record.
             Next::GoOn { .. }
-                if run.parked().is_some() && run.seq() > life.head && (life.held || run.is_paused()) =>
+                if run.parked().is_some() && run.seq() != life.head && (life.held || run.is_paused()) =>
             {
                 life.ended.store(true, Ordering::Relaxed);
                 let _ = self.root.cast(RootMsg::Parked(Box::new(run)));

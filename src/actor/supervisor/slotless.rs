@@ -70,8 +70,8 @@ impl Root {
             // Whoever asked may have gone.
             Err(refused) => return drop(reply.send(Err(refused.into()))),
         };
-        let (id, head) = (run.id(), run.seq());
-        let ticket = match store.append(id, head, &facts) {
+        let id = run.id();
+        let ticket = match store.append(id, run.seq(), &facts) {
             Ok(ticket) => ticket,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
@@ -81,7 +81,7 @@ impl Root {
             let stored = store.durable(ticket).await;
             if stored.is_err() {
                 // Before the answer: whoever asks again comes after it.
-                let _ = me.cast(RootMsg::NotTaken(id, head));
+                let _ = me.cast(RootMsg::NotTaken(id));
             }
             let _ = reply.send(stored.map(|()| seq).map_err(AskError::from));
         });
