@@ -13,6 +13,7 @@ mod moved;
 mod mutation;
 mod origins;
 mod pause;
+mod pause_in_trouble;
 mod restart;
 mod stage;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -119,7 +119,7 @@ fn beyond(after: u64, head: u64) -> ApiError {
     let what = format!(
         "there is no event {after} yet, the last is {head}; is this another state folder? Start at 0"
     );
-    ApiError::new(Code::BadRequest, what)
+    ApiError::new(Code::Ahead, what)
 }
 
 const fn deltas(live: bool) -> Deltas {

@@ -122,15 +122,16 @@ fn a_batch_without_its_input_says_so_and_nothing_else_suffers() {
 #[test]
 fn a_batch_that_was_cancelled_just_before_a_kill_is_ended_at_the_next_start() {
     let disk = Disk::in_memory();
-    let id = live(&disk, async |daemon| {
+    let (id, _work) = live(&disk, async |daemon| {
         let id = daemon.submit(at_once(1), &[held("a"), held("b")]).await.unwrap().id;
         daemon.gate.until_asked(1).await;
         let entry = daemon.batches.entry(id).unwrap();
-        let mut work = entry.work.lock().await;
+        let mut work = entry.work.clone().lock_owned().await;
         let record =
             crate::app::batches::record::Record { state: BatchState::Cancelled, ..work.record.clone() };
         entry.write(&*daemon.store, &mut work, record, Vec::new()).await.unwrap();
-        id
+        // Kept, lest what is left of this life ends the batch as its runtime goes down.
+        (id, work)
     });
     live(&disk, async |daemon| {
         assert_eq!(daemon.recovered.of_batches.len(), 1);
