@@ -1,17 +1,10 @@
 //! Runs that are held, one by one or behind a gate: nothing of them goes on, and none of them gets lost.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use herder::{
     actor::supervisor::{AskError, Load, Submitted, Unended},
     domain::{
-        event::Fact,
         gate::{PauseMode, Scope},
         id::{BatchId, RunId},
         run::{Input, Refused},
@@ -22,7 +15,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    doubles::{Double, Gate, Trouble, TroubledStore},
+    doubles::{Double, Gate},
     stage::{PATIENCE, Plan, Stage, calls, says},
 };
 

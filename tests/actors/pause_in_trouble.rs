@@ -1,19 +1,15 @@
 //! Runs that are held while their log fails: what it does not take has not happened, and no run and no slot gets lost.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use herder::{
-    actor::supervisor::{AskError, Load, Submitted, Unended},
+    actor::supervisor::{AskError, Load},
     domain::{
         event::Fact,
         gate::{PauseMode, Scope},
-        id::{BatchId, RunId},
         run::{Input, Refused},
     },
 };
@@ -21,8 +17,8 @@ use serde_json::json;
 
 use crate::{
     doubles::{Double, Gate, Trouble, TroubledStore},
-    pause::{again, held, long_script, parked, parked_in, script, until_held, until_live},
-    stage::{PATIENCE, Plan, Stage, calls, says},
+    pause::{held, parked, script, until_held, until_live},
+    stage::{Plan, says},
 };
 
 #[tokio::test(start_paused = true)]
