@@ -224,7 +224,7 @@ struct Line {
 }
 
 #[tokio::test]
-async fn what_is_chosen_is_sent_complete_and_with_the_same_key_each_time() {
+async fn every_line_is_sent_with_what_is_chosen_and_the_same_key_each_time() {
     type Asked = Vec<(String, Option<String>, String)>;
     let asked: Arc<Mutex<Asked>> = Arc::default();
     let take = {
@@ -258,14 +258,14 @@ async fn what_is_chosen_is_sent_complete_and_with_the_same_key_each_time() {
     let asked = asked.lock().expect("unpoisoned");
     assert_eq!(asked[0], asked[1], "whether OUT is there or not");
     let (query, key, body) = &asked[0];
-    assert!(query.ends_with("&concurrency=3&halt=soon%2Cfail%3D10%25"), "{query}");
+    assert!(query.ends_with("&concurrency=3&halt=soon%2Cfail%3D10%25&first=2"), "{query}");
     assert!(key.as_ref().is_some_and(|key| key.starts_with("batch-out-")));
     let here = std::env::current_dir().expect("a folder").canonicalize().expect("real");
     let here = here.display();
     assert_eq!(
         *body,
         format!(
-            "{{\"id\":\"line-1\",\"task\":\"t\",\"workspace\":\"{here}\"}}\n{{\"id\":\"line-2\",\"task\":\"u\",\"workspace\":\"{here}\"}}\n"
+            "{{\"id\":\"line-1\",\"task\":\"t\",\"workspace\":\"{here}\"}}\n{{\"id\":\"line-2\",\"task\":\"u\",\"workspace\":\"{here}\"}}\n{{\"id\":\"c\",\"task\":\"v\",\"workspace\":\"{here}\"}}\n"
         )
     );
     assert_eq!(key_of_streams(), None);
