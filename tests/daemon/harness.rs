@@ -108,8 +108,18 @@ pub(crate) struct Part {
 impl Part {
     /// `shell` comes before the program in a line of the shell's, and may set what a process inherits.
     pub(crate) fn start(name: &str, shell: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+        Self::start_as(&std::env::current_exe().unwrap(), name, shell, prepare)
+    }
+
+    /// The same, from a copy of this program.
+    pub(crate) fn start_as(
+        program: &Path,
+        name: &str,
+        shell: &str,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{shell} exec \"$0\" \"$@\"")).arg(std::env::current_exe().unwrap());
+        command.arg("-c").arg(format!("{shell} exec \"$0\" \"$@\"")).arg(program);
         command.args(["--exact", name, "--ignored", "--nocapture"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         prepare(&mut command);

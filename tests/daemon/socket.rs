@@ -262,7 +262,11 @@ async fn asked_by_another(own: Access) -> String {
     let listeners = vec![Listener::bound(bound).unwrap()];
     let serving = tokio::spawn(serve(who(), access, Limits::default(), listeners, ending.clone()));
     let answer = tokio::task::spawn_blocking(move || {
-        let part = Part::start("socket::part_that_asks", "", |command| {
+        // Where this program is, another user may not be let in.
+        let program = dir.path().join("part");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        set_mode(&program, 0o755);
+        let part = Part::start_as(&program, "socket::part_that_asks", "", |command| {
             command.env("SOCKET", path);
             if root {
                 command.uid(65534);

@@ -109,12 +109,14 @@ async fn a_call_may_not_take_longer_than_its_run_allows() {
 #[tokio::test]
 async fn a_cancelled_command_is_ended_and_its_output_kept() {
     let scene = Scene::new();
-    let (output, pid) =
-        tokio::join!(scene.bash(json!({"command": "echo begun; echo $$ > worker.pid; sleep 60"})), async {
+    let (output, pid) = tokio::join!(
+        scene.bash(json!({"command": "echo begun; sleep 0.3; echo $$ > worker.pid; sleep 60"})),
+        async {
             let pid = scene.until_file("worker.pid").await;
             scene.cancel.cancel();
             pid
-        });
+        }
+    );
     assert_eq!(output, Output::failed(Failure::Cancelled, "begun\n[cancelled]"));
     assert!(!fs::exists(format!("/proc/{}", pid.trim())).unwrap());
 }

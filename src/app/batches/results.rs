@@ -98,9 +98,22 @@ async fn board(store: &dyn EventStore, entry: &Entry) -> Result<Arc<Board>, Stor
     Ok(Arc::new(board))
 }
 
+/// Whether a batch has been ended, and its runs have yet to.
+async fn is_ending(entry: &Entry) -> bool {
+    let work = entry.work.lock().await;
+    work.record.state != BatchState::Open && work.record.summary.is_none() && entry.board().is_none()
+}
+
 impl Reader {
     async fn read(mut self) -> Option<(Result<Vec<u8>, ResultsError>, Self)> {
         while !self.is_over {
+            if self.how.follow && self.board.is_none() {
+                self.changed.mark_unchanged();
+                if is_ending(&self.entry).await {
+                    self.is_over = self.changed.changed().await.is_err();
+                    continue;
+                }
+            }
             let board = match &self.board {
                 Some(board) => board.clone(),
                 None => match board(&*self.store, &self.entry).await {

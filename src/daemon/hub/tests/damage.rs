@@ -11,6 +11,7 @@ async fn a_damaged_log_ends_the_streams_that_would_need_it_and_no_other() {
     for run in [1, 2] {
         append(&store, run_id(run), 0, &[submitted(None), turn(1)]);
     }
+    store.close();
     drop(store);
     let db = rusqlite::Connection::open(&path).unwrap();
     assert_eq!(db.execute("UPDATE append SET body = x'5b5d' WHERE pos = 4", []).unwrap(), 1);
@@ -44,6 +45,8 @@ async fn what_comes_behind_a_damaged_append_is_followed() {
     store.append(run_id(1), Seq::new(1), &[turn(1), turn(2), turn(3)]).unwrap();
     append(&store, run_id(2), 1, &[turn(1)]);
     append(&store, run_id(1), 4, &[run_end()]);
+    // All of it is written then.
+    store.close();
     drop(store);
     let db = rusqlite::Connection::open(&path).unwrap();
     db.execute_batch(
