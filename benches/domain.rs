@@ -137,11 +137,10 @@ fn proposal(asks: bool) -> Proposal {
     let call = ProposedCall { id: None, name: "read".into(), arguments: Arguments::empty(), judgement };
     Proposal {
         text: "Let me look at the file first.".into(),
-        reasoning: None,
         calls: if asks { vec![call] } else { Vec::new() },
-        stop: if asks { Stop::ToolCalls } else { Stop::EndTurn },
         usage: Some(Usage { input: 1_000, output: 50, ..Usage::default() }),
         duration: Duration::from_millis(200),
+        ..Proposal::new(if asks { Stop::ToolCalls } else { Stop::EndTurn })
     }
 }
 

@@ -90,12 +90,9 @@ pub(crate) async fn supervisor(
     };
     let models = Models::default();
     models.insert(Model {
-        name: "bench".into(),
         wire_name: "mock".into(),
-        provider,
         context_tokens: Some(128_000),
-        price: None,
-        max_output_tokens: None,
+        ..Model::new("bench", provider)
     });
     let mut toolbox = Toolbox::default();
     toolbox.register(Arc::new(Add::new())).unwrap();
@@ -138,6 +135,9 @@ pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Ar
         submission: None,
         meta: None,
         params: herder::domain::task::Params::default(),
+        response_format: None,
+        on_truncated: herder::domain::task::OnTruncated::Block,
+        stop_on_tool_error: false,
         script,
     })
 }

@@ -85,12 +85,11 @@ impl ModelSetup {
             }
         };
         Ok(Model {
-            name: name.into(),
             wire_name: model.model.as_str().into(),
-            provider,
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
+            ..Model::new(name, provider)
         })
     }
 
@@ -113,6 +112,7 @@ fn price(price: config::Price) -> Option<Price> {
         config::Price::PerMtok { input, output, cached } => Some(Price {
             input: NanoUsd::from_usd(input),
             cached: NanoUsd::from_usd(cached),
+            cache_written: NanoUsd::from_usd(input),
             output: NanoUsd::from_usd(output),
         }),
     }

@@ -140,6 +140,12 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
                 instant(retry.not_before).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string());
             (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
         }
+        Event::RequestLost(lost) => (Tone::Notable, format!("may have used {} tokens", lost.usage.total())),
+        Event::ModelSwitched(switched) => {
+            let text = format!("{} instead of {}: {}", switched.to, switched.from, quote(&switched.error));
+            (Tone::Notable, text)
+        }
+        Event::Correction(correction) => (Tone::Notable, quote(&correction.text)),
         Event::CancelRequested(cancel) => (Tone::Notable, format!("to end as {}", cancel.outcome)),
         Event::LimitsSet(limits) => (Tone::Notable, serde_json::to_string(limits).unwrap_or_default()),
         Event::Paused(_) => (Tone::Notable, "to be held before its next request".to_owned()),
@@ -147,6 +153,10 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
         Event::Parked(parked) => {
             let waits = match parked.reason {
                 ParkReason::Paused => "waits to be resumed",
+                ParkReason::RateLimit => "waits for the time that the provider named",
+                ParkReason::Quota => "waits for quota at the provider",
+                ParkReason::Auth => "waits for a key that the provider accepts",
+                ParkReason::Budget => "waits for a larger budget",
             };
             (Tone::Notable, waits.to_owned())
         }

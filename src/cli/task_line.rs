@@ -12,8 +12,9 @@ use crate::{
     app::input::Rules,
     config::Defaults,
     domain::{
+        json::RawJson,
         script::Script,
-        task::{Meta, Params, TaskSpec},
+        task::{OnTruncated, Params, ResponseFormat, TaskSpec},
         usage::Limits,
     },
 };
@@ -35,6 +36,9 @@ pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) 
         facts: BTreeMap::new(),
         limits: Limits { max_turns: args.max_turns, wall_time_s, ..Limits::default() },
         params: Params::default(),
+        response_format: None,
+        on_truncated: OnTruncated::Block,
+        stop_on_tool_error: false,
     };
     let any = |_: &str| Ok(());
     work(Rules { defaults: &defaults, model: &any, tool: &any })
@@ -76,9 +80,15 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a Meta>,
+    meta: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<&'a Params>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<&'a ResponseFormat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_truncated: Option<OnTruncated>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stop_on_tool_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     script: Option<&'a Script>,
 }
@@ -98,6 +108,9 @@ pub(super) fn line(spec: &TaskSpec) -> serde_json::Result<Vec<u8>> {
         labels: &spec.labels,
         meta: spec.meta.as_ref(),
         params: Some(&spec.params).filter(|params| **params != Params::default()),
+        response_format: spec.response_format.as_ref(),
+        on_truncated: Some(spec.on_truncated).filter(|what| *what != OnTruncated::default()),
+        stop_on_tool_error: spec.stop_on_tool_error,
         script: spec.script.as_ref(),
     })
 }

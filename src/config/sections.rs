@@ -11,7 +11,12 @@ use std::{
 use serde::Deserialize;
 
 use super::{ConfigError, Secret};
-use crate::domain::{call::EffectClass, restart::RestartPolicy, task::Params, usage::Limits};
+use crate::domain::{
+    call::EffectClass,
+    restart::RestartPolicy,
+    task::{OnTruncated, Params, ResponseFormat},
+    usage::Limits,
+};
 
 /// What a task has that does not say otherwise.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -28,6 +33,11 @@ pub struct Defaults {
     pub facts: BTreeMap<String, String>,
     pub limits: Limits,
     pub params: Params,
+    pub response_format: Option<ResponseFormat>,
+    #[serde(default)]
+    pub on_truncated: OnTruncated,
+    #[serde(default)]
+    pub stop_on_tool_error: bool,
 }
 
 /// How runs are looked after.

@@ -94,7 +94,6 @@ mod tests {
         id::CallId,
         message::{Reply, validate},
         outcome::Stop,
-        usage::Usage,
     };
 
     #[test]
@@ -246,15 +245,7 @@ mod tests {
 
     fn reply(text: String, calls: Vec<ToolCall>) -> Message {
         let stop = if calls.is_empty() { Stop::EndTurn } else { Stop::ToolCalls };
-        let usage = Usage::default();
-        Message::Assistant(Arc::new(Reply {
-            text: text.into(),
-            reasoning: None,
-            calls,
-            stop,
-            usage,
-            duration_us: 0,
-        }))
+        Message::Assistant(Arc::new(Reply { text: text.into(), calls, ..Reply::new(stop) }))
     }
 
     fn result(call: CallId, bytes: usize) -> Message {

@@ -76,6 +76,12 @@ pub enum Event {
     InputClaimed(InputClaimed),
     /// A request failed and will be sent again.
     ModelRetry(ModelRetry),
+    /// A request was given up, or lost with its process, before its answer was heard.
+    RequestLost(RequestLost),
+    /// Another model goes on with the run.
+    ModelSwitched(ModelSwitched),
+    /// The harness asks the model to mend its answer.
+    Correction(Correction),
     /// A person changed the run's limits.
     LimitsSet(Limits),
     /// Somebody asked for the run's end.
@@ -196,6 +202,39 @@ pub struct ModelRetry {
     pub error: String,
     /// When the next request goes out.
     pub not_before: Timestamp,
+    /// What it may have used up all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// See [`Event::RequestLost`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestLost {
+    /// What it may have used up at most.
+    pub usage: Usage,
+}
+
+/// See [`Event::ModelSwitched`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSwitched {
+    /// The model that was asked so far.
+    pub from: Arc<str>,
+    /// The one that is asked from now on.
+    pub to: Arc<str>,
+    /// What kind of failure it was.
+    pub class: FaultClass,
+    /// What was said about it.
+    pub error: String,
+    /// What the failed request may have used up all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// See [`Event::Correction`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Correction {
+    /// What the model is told.
+    pub text: Arc<str>,
 }
 
 /// See [`Event::CancelRequested`].
@@ -220,6 +259,14 @@ pub struct Resumed {}
 pub enum ParkReason {
     /// A person who resumes it, or what it belongs to.
     Paused,
+    /// The time at which the provider wants to be asked again.
+    RateLimit,
+    /// Money or quota at the provider.
+    Quota,
+    /// A key that the provider accepts.
+    Auth,
+    /// A larger budget for what it belongs to.
+    Budget,
 }
 
 /// See [`Event::Parked`].
@@ -332,6 +379,9 @@ kinds! {
     InputQueued => "input_queued",
     InputClaimed => "input_claimed",
     ModelRetry => "model_retry",
+    RequestLost => "request_lost",
+    ModelSwitched => "model_switched",
+    Correction => "correction",
     LimitsSet => "limits_set",
     CancelRequested => "cancel_requested",
     Paused => "paused",

@@ -202,6 +202,11 @@ impl Glance {
                     (*retries, *not_before) = (retry.attempt, retry.not_before);
                 }
             }
+            Event::ModelSwitched(_) => {
+                if let Stand::Thinking { not_before, .. } = &mut self.stand {
+                    *not_before = at;
+                }
+            }
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::Restart(_) => self.wait_again(at),
             Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
@@ -209,7 +214,12 @@ impl Glance {
             Event::Resumed(_) => self.paused = false,
             Event::Parked(_) => self.parked = true,
             Event::Unparked(_) => self.parked = false,
-            Event::InputQueued(_) | Event::InputClaimed(_) | Event::LimitsSet(_) | Event::Interrupted(_) => {}
+            Event::InputQueued(_)
+            | Event::InputClaimed(_)
+            | Event::RequestLost(_)
+            | Event::Correction(_)
+            | Event::LimitsSet(_)
+            | Event::Interrupted(_) => {}
         }
         self.last_at = at;
         self.seq = self.seq.plus(1);

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{ToolCall, ToolResult},
+    json::RawJson,
     outcome::Stop,
     usage::Usage,
 };
@@ -43,6 +44,9 @@ pub struct Reply {
     /// What it thought aloud; kept apart from the text, sent back only where a server needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Arc<str>>,
+    /// What its server wants back with it, exactly as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     /// What it wants done, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
@@ -53,13 +57,67 @@ pub struct Reply {
     /// Microseconds from the request to the end of the answer.
     #[serde(default)]
     pub duration_us: u64,
+    /// What was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Arc<RequestRecord>>,
+}
+
+/// Signed or encrypted thoughts, which a server needs again with the calls that came of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The server's name of the model; to any other they mean nothing.
+    pub model: Arc<str>,
+    /// In their order.
+    pub blocks: Vec<RawJson>,
+}
+
+/// What was sent, in short: enough to tell whether two requests were the same, and what the model was shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// The model that was asked, by its name at the server.
+    pub model: Arc<str>,
+    /// SHA-256 of the body, in hex; absent where nothing was sent, as by the scripted model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Arc<str>>,
+    /// Messages of the conversation that the model was shown.
+    pub included: u32,
+    /// Messages of it that were left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: u32,
+    /// Tokens that the answer might have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// SHA-256 of the tools on offer, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Arc<str>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Reply {
+    /// An answer that says nothing and stopped for this reason.
+    pub fn new(stop: Stop) -> Self {
+        Self {
+            text: "".into(),
+            reasoning: None,
+            kept: None,
+            calls: Vec::new(),
+            stop,
+            usage: Usage::default(),
+            duration_us: 0,
+            request: None,
+        }
+    }
+
     /// Text bytes that the model is shown of it later.
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter().map(|call| call.name.len() + call.arguments.as_str().len());
-        self.text.len() + self.reasoning.as_ref().map_or(0, |text| text.len()) + calls.sum::<usize>()
+        let kept = self.kept.iter().flat_map(|kept| &kept.blocks).map(|block| block.get().len());
+        let reasoning = self.reasoning.as_ref().map_or(0, |text| text.len());
+        self.text.len() + reasoning + kept.sum::<usize>() + calls.sum::<usize>()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod event;
 pub mod gate;
 pub mod glance;
 pub mod id;
+pub mod json;
 pub mod message;
 pub mod outcome;
 pub mod policy;

@@ -10,6 +10,19 @@ pub const TRIES: u32 = 5;
 const BASE: Duration = Duration::from_millis(500);
 const CEILING: Duration = Duration::from_secs(30);
 
+/// Whether a failure uses up one of a turn's tries. The others are no fault of the request, or end the turn at once.
+pub const fn uses_a_try(class: FaultClass) -> bool {
+    match class {
+        FaultClass::Overloaded | FaultClass::Transient | FaultClass::Timeout | FaultClass::Stall => true,
+        FaultClass::RateLimit
+        | FaultClass::Auth
+        | FaultClass::Quota
+        | FaultClass::Invalid
+        | FaultClass::ContextOverflow
+        | FaultClass::Cancelled => false,
+    }
+}
+
 /// How long to wait before the next request, or `None` to give up.
 ///
 /// `tries` counts the failures of the turn that used up a try, this one included; `attempt` counts all its failures.

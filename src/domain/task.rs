@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use super::{
     id::{BatchId, RunId},
+    json::RawJson,
     script::Script,
     usage::Limits,
 };
@@ -54,10 +55,19 @@ pub struct TaskSpec {
     pub submission: Option<Submission>,
     /// Anything the submitter wants back with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Meta>,
+    pub meta: Option<RawJson>,
     /// How the model samples.
     #[serde(default, skip_serializing_if = "Params::is_default")]
     pub params: Params,
+    /// The form that its last answer must have; absent: words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<ResponseFormat>,
+    /// What is done about an answer that asks for calls and was cut at its length limit.
+    #[serde(default, skip_serializing_if = "OnTruncated::is_default")]
+    pub on_truncated: OnTruncated,
+    /// Whether a call that fails ends the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_on_tool_error: bool,
     /// What the scripted model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
@@ -70,17 +80,6 @@ pub struct Submission {
     pub key: Arc<str>,
     /// A digest of what was asked: the same key with another one asks for something else.
     pub digest: Arc<str>,
-}
-
-/// JSON of the submitter's own, kept as it came.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Meta(pub Arc<RawValue>);
-
-impl PartialEq for Meta {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
-    }
 }
 
 /// How a model samples its answer. What is absent is left to the server.
@@ -104,10 +103,58 @@ pub struct Params {
     pub reasoning_effort: Option<String>,
     /// Whether and which tool to call, in the server's words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<serde_json::Value>,
+    pub tool_choice: Option<Value>,
 }
 
 impl Params {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The form of an answer, spelt as Chat Completions does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ResponseFormat {
+    /// A JSON object, whatever is in it.
+    JsonObject,
+    /// JSON that a schema describes.
+    JsonSchema {
+        /// The schema and its name.
+        json_schema: AnswerSchema,
+    },
+}
+
+/// See [`ResponseFormat::JsonSchema`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerSchema {
+    /// What the server calls it.
+    #[serde(default = "answer")]
+    pub name: String,
+    /// A JSON Schema.
+    pub schema: Arc<Value>,
+    /// Whether the server is to hold the model to it, where it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+}
+
+fn answer() -> String {
+    "answer".to_owned()
+}
+
+/// What is done about an answer that asks for calls and was cut at its length limit. None of its calls is run either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTruncated {
+    /// The run ends as blocked.
+    #[default]
+    Block,
+    /// Each call gets a result that says so, and the model goes on; twice in a row at most.
+    Retry,
+}
+
+impl OnTruncated {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -53,6 +53,9 @@ pub struct Usage {
     /// The part of `input` that the provider had cached.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached: u64,
+    /// The part of `input` that the provider put into its cache and charges for as such.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_written: u64,
     /// What it cost, where the model's price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<NanoUsd>,
@@ -78,6 +81,7 @@ impl AddAssign for Usage {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
         self.cached = self.cached.saturating_add(other.cached);
+        self.cache_written = self.cache_written.saturating_add(other.cache_written);
         self.estimated |= other.estimated;
         if let Some(cost) = other.cost {
             *self.cost.get_or_insert_default() += cost;
@@ -97,6 +101,8 @@ pub struct Price {
     pub input: NanoUsd,
     /// Tokens sent that it had.
     pub cached: NanoUsd,
+    /// Tokens sent that it put into its cache.
+    pub cache_written: NanoUsd,
     /// Tokens answered.
     pub output: NanoUsd,
 }
@@ -106,9 +112,11 @@ impl Price {
     pub fn of(&self, usage: &Usage) -> NanoUsd {
         const MILLION: u128 = 1_000_000;
         let part = |tokens: u64, price: NanoUsd| u128::from(tokens) * u128::from(price.0);
-        let fresh = usage.input.saturating_sub(usage.cached);
-        let cost =
-            part(fresh, self.input) + part(usage.cached, self.cached) + part(usage.output, self.output);
+        let fresh = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_written);
+        let cost = part(fresh, self.input)
+            + part(usage.cached, self.cached)
+            + part(usage.cache_written, self.cache_written)
+            + part(usage.output, self.output);
         NanoUsd(u64::try_from(cost.div_ceil(MILLION)).unwrap_or(u64::MAX))
     }
 }
@@ -132,6 +140,15 @@ pub struct Limits {
     /// Tokens sent and answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
+    /// What it may cost.
+    #[serde(skip_serializing_if = "Option::is_none", with = "dollars")]
+    pub max_cost_usd: Option<NanoUsd>,
+    /// Tool calls of one answer that are run; those beyond it are refused one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_calls_per_turn: Option<u32>,
+    /// How often in a row one and the same call may fail before it is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_repeats: Option<u32>,
     /// Seconds from the run's start to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,
@@ -158,6 +175,9 @@ impl Limits {
             max_input_tokens: self.max_input_tokens.or(defaults.max_input_tokens),
             max_output_tokens: self.max_output_tokens.or(defaults.max_output_tokens),
             max_total_tokens: self.max_total_tokens.or(defaults.max_total_tokens),
+            max_cost_usd: self.max_cost_usd.or(defaults.max_cost_usd),
+            max_calls_per_turn: self.max_calls_per_turn.or(defaults.max_calls_per_turn),
+            max_repeats: self.max_repeats.or(defaults.max_repeats),
             wall_time_s: self.wall_time_s.or(defaults.wall_time_s),
             active_time_s: self.active_time_s.or(defaults.active_time_s),
         }
@@ -174,6 +194,32 @@ impl Limits {
     }
 }
 
+/// An amount as a number of dollars, as people write it.
+mod dollars {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::NanoUsd;
+
+    #[expect(clippy::ref_option, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(
+        amount: &Option<NanoUsd>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        amount.map(NanoUsd::usd).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<NanoUsd>, D::Error> {
+        let Some(usd) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
+        if usd.is_finite() && usd >= 0.0 {
+            Ok(Some(NanoUsd::from_usd(usd)))
+        } else {
+            Err(D::Error::custom("want a number of US dollars, 0 or more"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,9 +227,10 @@ mod tests {
     #[test]
     fn cached_tokens_cost_their_own_price_and_a_fraction_is_rounded_up() {
         let usd = NanoUsd::from_usd;
-        let price = Price { input: usd(2.5), cached: usd(0.25), output: usd(10.0) };
+        let price = Price { input: usd(2.5), cached: usd(0.25), cache_written: usd(5.0), output: usd(10.0) };
         let usage = Usage { input: 1_000_000, cached: 400_000, output: 200_000, ..Usage::default() };
         assert_eq!(price.of(&usage), usd(1.5 + 0.1 + 2.0));
+        assert_eq!(price.of(&Usage { cache_written: 600_000, ..usage }), usd(3.0 + 0.1 + 2.0));
         let price = Price { input: usd(0.0001), ..Price::default() };
         assert_eq!(price.of(&Usage { input: 1, ..Usage::default() }), NanoUsd::new(1));
     }

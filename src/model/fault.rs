@@ -51,7 +51,7 @@ pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>
     let detail = told.detail();
     let message =
         if detail.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {detail}") };
-    ModelError { class, message, retry_after }
+    ModelError { class, message, retry_after, refused: true }
 }
 
 /// An error that came inside an answer that had begun well.

@@ -3,6 +3,7 @@
 mod calls;
 mod exchange;
 mod fault;
+pub mod governor;
 pub mod http;
 pub mod openai;
 pub mod scripted;
@@ -16,14 +17,16 @@ use tokio_util::sync::CancellationToken;
 
 mod registry;
 
+pub use governor::RateLimits;
 pub use registry::{Model, Models};
 
 use crate::domain::{
     call::ToolSpec,
+    json::RawJson,
     message::Message,
     outcome::{FaultClass, Stop},
     script::Script,
-    task::Params,
+    task::{Params, ResponseFormat},
     usage::Usage,
 };
 
@@ -52,19 +55,42 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// How to sample.
     pub params: Params,
+    /// The form that an answer without calls is to have.
+    pub response_format: Option<ResponseFormat>,
     /// For the scripted model: what it says.
     pub script: Option<Script>,
     /// For the scripted model: which reply of the script is next; counts answers and failures of the run so far.
     pub reply: usize,
 }
 
+impl Request {
+    /// A request that says this, without tools.
+    pub fn new(model: Arc<str>, messages: Vec<Message>) -> Self {
+        Self {
+            model,
+            messages,
+            tools: Arc::new([]),
+            params: Params::default(),
+            response_format: None,
+            script: None,
+            reply: 0,
+        }
+    }
+}
+
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
+    /// The body that is about to be sent, by the SHA-256 of its bytes in hex.
+    Sent(Arc<str>),
+    /// What the head of the answer says of the account's limits. Comes before an error too.
+    RateLimits(RateLimits),
     /// More text.
     Text(String),
     /// More of what it thinks aloud.
     Reasoning(String),
+    /// A block that the server wants back with the calls of this answer, exactly as it is.
+    Keep(RawJson),
     /// The model is at work on something that is not whole yet: no silence, though nothing to show.
     Progress,
     /// One whole call, put together from however many pieces the server sent.
@@ -96,12 +122,14 @@ pub struct ModelError {
     pub message: String,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
+    /// The server turned the request away, so it used nothing up.
+    pub refused: bool,
 }
 
 impl ModelError {
     /// A failure without a wait.
     pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None }
+        Self { class, message: message.into(), retry_after: None, refused: false }
     }
 
     /// The request was cancelled from here.

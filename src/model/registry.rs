@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
-use super::ModelProvider;
+use super::{
+    ModelProvider,
+    governor::{Account, Concurrency, Governor, Rates},
+};
 use crate::domain::usage::Price;
 
 /// Every model that a run may ask. More come in while runs are at work: a run keeps the one that it began with.
@@ -28,6 +31,29 @@ pub struct Model {
     pub price: Option<Price>,
     /// Tokens that an answer may have, where that is known.
     pub max_output_tokens: Option<u32>,
+    /// How much may be asked of it at once and in a minute.
+    pub governor: Arc<Governor>,
+    /// Models that go on, in this order, with a run that this one is given up for.
+    pub fallbacks: Vec<Arc<str>>,
+}
+
+impl Model {
+    /// A model without limits, of which nothing else is known, by the same name at its server.
+    pub fn new(name: &str, provider: Arc<dyn ModelProvider>) -> Self {
+        Self {
+            name: name.into(),
+            wire_name: name.into(),
+            provider,
+            context_tokens: None,
+            price: None,
+            max_output_tokens: None,
+            governor: Governor::new(
+                Account::new(name),
+                Rates { concurrency: Concurrency::Unlimited, ..Rates::default() },
+            ),
+            fallbacks: Vec::new(),
+        }
+    }
 }
 
 impl Models {

@@ -231,16 +231,12 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::domain::task::Params;
 
     fn request(script: &Value, reply: usize) -> Request {
         Request {
-            model: "scripted".into(),
-            messages: vec![Message::User("12345678".into())],
-            tools: Arc::new([]),
-            params: Params::default(),
             script: Some(serde_json::from_value(script.clone()).unwrap()),
             reply,
+            ..Request::new("scripted".into(), vec![Message::User("12345678".into())])
         }
     }
 

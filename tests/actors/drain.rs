@@ -201,14 +201,7 @@ async fn killed_before(
         arguments: Arguments::parse(&arguments.to_string()).unwrap(),
         judgement,
     };
-    let proposal = Proposal {
-        text: "".into(),
-        reasoning: None,
-        calls: vec![call],
-        stop: Stop::ToolCalls,
-        usage: None,
-        duration: Duration::ZERO,
-    };
+    let proposal = Proposal { calls: vec![call], ..Proposal::new(Stop::ToolCalls) };
     let mut run = Run::new(RunId::new(Uuid::now_v7()));
     for input in [
         Input::Submit(stage.task("ws", &script, more)),

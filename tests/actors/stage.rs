@@ -107,14 +107,7 @@ impl Plan {
             toolbox.register(tool).unwrap();
         }
         let models = Models::default();
-        models.insert(Model {
-            name: "m".into(),
-            wire_name: "fake-1".into(),
-            provider: self.provider,
-            context_tokens: None,
-            price: None,
-            max_output_tokens: None,
-        });
+        models.insert(Model { wire_name: "fake-1".into(), ..Model::new("m", self.provider) });
         let services = Services {
             store: self.store.clone(),
             clock: self.clock,

@@ -7,7 +7,6 @@ use herder::{
     domain::{
         message::Message,
         outcome::{FaultClass, Stop},
-        task::Params,
         usage::Usage,
     },
     model::{
@@ -52,14 +51,7 @@ pub(crate) fn provider(server: &Server, settings: Settings) -> OpenAi {
 /// A request that says only this.
 pub(crate) fn request(text: &str) -> Request {
     static NAME: OnceLock<Arc<str>> = OnceLock::new();
-    Request {
-        model: Arc::clone(NAME.get_or_init(|| "fake-1".into())),
-        messages: vec![Message::User(text.into())],
-        tools: Arc::new([]),
-        params: Params::default(),
-        script: None,
-        reply: 0,
-    }
+    Request::new(Arc::clone(NAME.get_or_init(|| "fake-1".into())), vec![Message::User(text.into())])
 }
 
 /// Reads an answer to its end, which must come in good time.
@@ -70,7 +62,7 @@ pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError
         match delta {
             Ok(Delta::Text(text)) => said.text.push_str(&text),
             Ok(Delta::Reasoning(text)) => said.reasoning.push_str(&text),
-            Ok(Delta::Progress) => {}
+            Ok(Delta::Progress | Delta::Sent(_) | Delta::RateLimits(_) | Delta::Keep(_)) => {}
             Ok(Delta::Call(call)) => {
                 let id = call.id.as_deref().unwrap_or_default().to_owned();
                 said.calls.push((id, call.name.to_string(), call.arguments));

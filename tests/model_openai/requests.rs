@@ -8,7 +8,6 @@ use herder::{
         id::CallId,
         message::{Message, Reply},
         outcome::Stop,
-        usage::Usage,
     },
     model::{
         ModelProvider as _, Request,
@@ -46,9 +45,7 @@ fn reply(said: &Said) -> Reply {
         text: said.text.as_str().into(),
         reasoning: Some(said.reasoning.as_str().into()).filter(|_| !said.reasoning.is_empty()),
         calls: said.calls.iter().map(call).collect(),
-        stop: said.stop.unwrap(),
-        usage: Usage::default(),
-        duration_us: 0,
+        ..Reply::new(said.stop.unwrap())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A batch that was killed while one run changed a file that another one waited for.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use herder::{
     domain::{
@@ -39,14 +39,7 @@ fn asks_for(edit: &Value, path: &str) -> Input {
         arguments: Arguments::parse(&edit.to_string()).unwrap(),
         judgement: Judgement::Judged { verdict, rule, effect, access },
     };
-    let proposal = Proposal {
-        text: "".into(),
-        reasoning: None,
-        calls: vec![call],
-        stop: Stop::ToolCalls,
-        usage: None,
-        duration: Duration::ZERO,
-    };
+    let proposal = Proposal { calls: vec![call], ..Proposal::new(Stop::ToolCalls) };
     Input::Replied { turn: 1, attempt: 1, proposal: Box::new(proposal) }
 }
 

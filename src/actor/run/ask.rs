@@ -1,4 +1,7 @@
 //! One model request, as a task that reports back.
+//!
+//! A request waits for its place at the governor, is sent, and is heard to its end. A place is kept while the same turn
+//! waits to ask again: it is given back with the report, and handed to the next request.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -8,41 +11,47 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{RunActor, RunMsg, RunState, judge};
+use super::{RunActor, RunMsg, RunState, answer::Answer, judge::Judge};
 use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
         context,
         id::RunId,
-        message,
-        outcome::{FaultClass, Stop},
-        run::{Input, Proposal},
+        message::{self, RequestRecord},
+        outcome::FaultClass,
+        run::Input,
         task::Params,
         time::Timestamp,
-        usage::{Usage, estimated_tokens},
+        usage::estimated_tokens,
     },
-    model::{Delta, Model, ModelError, ProposedCall, Request},
+    model::{Delta, Model, ModelError, Request, governor::Permit},
     telemetry::{metric, span},
-    tool::workspace::Workspace,
 };
 
-/// Everything that a request and the judging of its answer need.
+/// Everything that a request needs.
 struct Asking {
     services: Arc<Services>,
     run: RunId,
     turn: u32,
+    attempt: u32,
     model: Arc<Model>,
-    workspace: Arc<Workspace>,
-    offered: Arc<[Arc<str>]>,
+    judge: Judge,
     cancel: CancellationToken,
     since: Instant,
     /// Bytes that the model is sent, for when it does not say how many tokens that was.
     bytes: usize,
+    record: RequestRecord,
 }
 
-/// The rest of an answer that is over.
-type Rest = BoxStream<'static, Result<Delta, ModelError>>;
+/// What came of a request, and what goes on with it.
+struct Asked {
+    input: Input,
+    /// Kept for the turn's next request, if there is one.
+    permit: Option<Permit>,
+    /// The rest of an answer that is over.
+    rest: Option<BoxStream<'static, Result<Delta, ModelError>>>,
+}
 
 /// Bytes that an answer may have; more is a server that does not know when to stop.
 const ANSWER_BYTES: usize = 16 << 20;
@@ -57,7 +66,7 @@ const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 pub(super) fn spawn(
     actor: &RunActor,
     me: &ActorRef<RunMsg>,
-    state: &RunState,
+    state: &mut RunState,
     turn: u32,
     attempt: u32,
     not_before: Timestamp,
@@ -68,29 +77,42 @@ pub(super) fn spawn(
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
     let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), budget);
+    let max_tokens = spec.params.max_tokens.or(state.model.max_output_tokens);
+    let record = RequestRecord {
+        model: state.model.wire_name.clone(),
+        digest: None,
+        included: count(projection.included),
+        omitted: count(projection.omitted),
+        max_tokens,
+        tools: None,
+    };
     let request = Request {
         model: state.model.wire_name.clone(),
         messages: projection.messages,
         tools: state.tools.specs.clone(),
-        params: Params {
-            max_tokens: spec.params.max_tokens.or(state.model.max_output_tokens),
-            ..spec.params.clone()
-        },
+        params: Params { max_tokens, ..spec.params.clone() },
+        response_format: spec.response_format.clone(),
         script: spec.script.clone(),
         reply: usize::try_from(state.run.replies()).unwrap_or(usize::MAX),
     };
     let asking = Asking {
         run: state.run.id(),
         turn,
+        attempt,
         model: state.model.clone(),
-        workspace: state.workspace.clone(),
+        judge: Judge {
+            services: services.clone(),
+            workspace: state.workspace.clone(),
+            offered: state.tools.names.clone(),
+        },
         cancel: cancel.clone(),
         services,
-        offered: state.tools.names.clone(),
         since: Instant::now(),
         bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
+        record,
     };
     let led_here = state.progress.last;
+    let permit = state.progress.permit.take();
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
     let store = actor.services.store.clone();
@@ -99,12 +121,11 @@ pub(super) fn spawn(
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let asking = Asking { since: Instant::now(), ..asking };
         // Whatever panics here, a provider or herder, the run goes on with a retry.
-        let asked = AssertUnwindSafe(asking.ask(request, attempt)).catch_unwind().await;
-        let (input, mut rest) = asked.unwrap_or_else(|_| {
+        let asked = AssertUnwindSafe(asking.ask(request, permit)).catch_unwind().await;
+        let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
-            (failed(turn, attempt, fault), None)
+            Asked { input: failed(turn, attempt, fault), permit: None, rest: None }
         });
         let over = match &mut rest {
             Some(rest) => tokio::time::timeout(REST.0, rest.next()).await.is_ok(),
@@ -116,7 +137,7 @@ pub(super) fn spawn(
         };
         // The run may have ended meanwhile.
         let _ = match stored {
-            Ok(()) => me.cast(RunMsg::Report(input, None)),
+            Ok(()) => me.cast(RunMsg::Asked(input, permit)),
             Err(error) => me.cast(RunMsg::StoreFailed(error)),
         };
         if let Some(rest) = rest.as_mut().filter(|_| !over) {
@@ -141,29 +162,52 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(self, request: Request, attempt: u32) -> (Input, Option<Rest>) {
-        let turn = self.turn;
-        let answer = self.answer(request).await;
+    async fn ask(mut self, request: Request, permit: Option<Permit>) -> Asked {
+        let (turn, attempt) = (self.turn, self.attempt);
+        if let Err(fault) = message::validate(&request.messages) {
+            let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
+            return Asked { input: failed(turn, attempt, fault), permit: None, rest: None };
+        }
+        let mut permit = match permit {
+            Some(permit) => permit,
+            None => self.model.governor.admit().await,
+        };
+        permit.send(estimated_tokens(self.bytes)).await;
+        self.since = Instant::now();
+        let mut deltas = self.model.provider.stream(request, self.cancel.clone());
+        let mut answer = Answer::default();
+        let heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
         let duration = self.since.elapsed();
-        let outcome = answer.as_ref().err().map_or("ok", |error| error.class.as_str());
+        self.record.digest = answer.digest.take();
+        if let Some(rates) = answer.rates.take() {
+            permit.told(&rates);
+        }
+        let outcome = heard.as_ref().err().map_or("ok", |error| error.class.as_str());
         metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
-        match answer {
-            Ok((answer, rest)) => {
-                let proposal = Box::new(answer.judged(&self, duration).await);
-                (Input::Replied { turn, attempt, proposal }, Some(rest))
+        match heard {
+            Ok(()) => {
+                let usage = answer.used(&self.model, self.bytes);
+                permit.answered(usage.map_or(0, |usage| usage.total()));
+                let proposal = answer.judged(&self.judge, self.record, usage, duration).await;
+                let input = Input::Replied { turn, attempt, proposal: Box::new(proposal) };
+                Asked { input, permit: None, rest: Some(deltas) }
             }
-            Err(error) => (failed(turn, attempt, error), None),
+            Err(error) => {
+                permit.failed(error.class, error.retry_after);
+                Asked { input: failed(turn, attempt, error), permit: Some(permit), rest: None }
+            }
         }
     }
 
-    async fn answer(&self, request: Request) -> Result<(Answer, Rest), ModelError> {
-        if let Err(fault) = message::validate(&request.messages) {
-            return Err(error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}")));
-        }
+    /// Hears the answer to its end.
+    async fn hear(
+        &self,
+        deltas: &mut BoxStream<'static, Result<Delta, ModelError>>,
+        answer: &mut Answer,
+        permit: &mut Permit,
+    ) -> Result<(), ModelError> {
         let settings = &self.services.settings;
-        let mut deltas = self.model.provider.stream(request, self.cancel.clone());
-        let mut answer = Answer::default();
         let mut first = true;
         loop {
             let silence = if first { settings.first_token.unwrap_or(settings.stall) } else { settings.stall };
@@ -171,14 +215,15 @@ impl Asking {
                 return Err(error(FaultClass::Transient, "the answer broke off"));
             };
             let delta = delta?;
-            if std::mem::take(&mut first) {
-                let waited = self.since.elapsed().as_secs_f64();
-                metrics::histogram!(metric::MODEL_FIRST_TOKEN_SECONDS).record(waited);
+            let is_word = !matches!(delta, Delta::Sent(_) | Delta::RateLimits(_));
+            if is_word && std::mem::take(&mut first) {
+                let waited = self.since.elapsed();
+                permit.first_token(waited);
+                metrics::histogram!(metric::MODEL_FIRST_TOKEN_SECONDS).record(waited.as_secs_f64());
             }
             self.show(&delta);
-            if let Some(stop) = answer.take(delta) {
-                answer.stop = Some(stop);
-                return Ok((answer, deltas));
+            if answer.take(delta) {
+                return Ok(());
             }
             if answer.bytes() > ANSWER_BYTES {
                 return Err(error(FaultClass::Invalid, "the answer is longer than 16 MiB"));
@@ -217,84 +262,40 @@ impl Asking {
         let what = match delta {
             Delta::Text(text) => LiveDelta::Text(text.as_str().into()),
             Delta::Reasoning(text) => LiveDelta::Reasoning(text.as_str().into()),
-            Delta::Progress | Delta::Call(_) | Delta::Usage(_) | Delta::Stop(_) => return,
+            Delta::Sent(_)
+            | Delta::RateLimits(_)
+            | Delta::Keep(_)
+            | Delta::Progress
+            | Delta::Call(_)
+            | Delta::Usage(_)
+            | Delta::Stop(_) => return,
         };
         // Nobody may be watching any more.
         let _ = self.services.live.send(Live { run: self.run, turn: self.turn, what });
     }
 }
 
-/// An answer as it comes together.
-#[derive(Default)]
-struct Answer {
-    text: String,
-    reasoning: String,
-    calls: Vec<ProposedCall>,
-    /// Bytes of the calls.
-    called: usize,
-    usage: Option<Usage>,
-    stop: Option<Stop>,
-}
-
-impl Answer {
-    fn bytes(&self) -> usize {
-        self.text.len() + self.reasoning.len() + self.called
-    }
-
-    fn take(&mut self, delta: Delta) -> Option<Stop> {
-        match delta {
-            Delta::Text(more) if self.text.is_empty() => self.text = more,
-            Delta::Text(more) => self.text.push_str(&more),
-            Delta::Reasoning(more) => self.reasoning.push_str(&more),
-            Delta::Progress => {}
-            Delta::Call(call) => {
-                self.called += call.name.len() + call.arguments.len();
-                self.calls.push(call);
-            }
-            Delta::Usage(usage) => self.usage = Some(usage),
-            Delta::Stop(stop) => return Some(stop),
-        }
-        None
-    }
-
-    async fn judged(self, asking: &Asking, duration: Duration) -> Proposal {
-        let judge = judge::Judge {
-            services: asking.services.clone(),
-            workspace: asking.workspace.clone(),
-            offered: asking.offered.clone(),
-        };
-        let usage = self.used(asking);
-        Proposal {
-            text: self.text.into(),
-            reasoning: (!self.reasoning.is_empty()).then(|| self.reasoning.into()),
-            calls: judge.judge_all(self.calls).await,
-            stop: self.stop.unwrap_or(Stop::Error),
-            usage,
-            duration,
-        }
-    }
-
-    /// What the request used up, with its cost: as the server says, or as can be guessed. Of an answer that says nothing,
-    /// not even that, nothing is guessed: it is no answer.
-    fn used(&self, asking: &Asking) -> Option<Usage> {
-        let guess = || Usage {
-            input: estimated_tokens(asking.bytes),
-            output: estimated_tokens(self.bytes()),
-            estimated: true,
-            ..Usage::default()
-        };
-        let usage = self.usage.or_else(|| (self.bytes() > 0).then(guess))?;
-        Some(Usage { cost: asking.model.price.map(|price| price.of(&usage)), ..usage })
-    }
-}
-
 fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
-    let ModelError { class, message, retry_after } = error;
-    Input::ModelFailed { turn, attempt, class, error: message, retry_after, jitter: jitter() }
+    let ModelError { class, message, retry_after, refused: _ } = error;
+    Input::ModelFailed {
+        turn,
+        attempt,
+        class,
+        error: message,
+        retry_after,
+        usage: None,
+        parks: None,
+        fallback: None,
+        jitter: jitter(),
+    }
 }
 
 fn error(class: FaultClass, message: &str) -> ModelError {
-    ModelError { class, message: message.to_owned(), retry_after: None }
+    ModelError::new(class, message)
+}
+
+fn count(messages: usize) -> u32 {
+    u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
 /// A number in `0.0..1.0` that spreads what would otherwise happen at the same time.

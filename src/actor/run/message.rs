@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use crate::{
     actor::{executor::ExecutorMsg, supervisor::Reply},
     domain::{event::FileChange, id::CallId, run::Input},
+    model::governor::Permit,
     store::{StoreError, Ticket},
 };
 
@@ -18,6 +19,8 @@ pub enum RunMsg {
     Ask(Input, Reply),
     /// From work this run started. The sender of a result is told when the log has been handed it.
     Report(Input, Option<oneshot::Sender<()>>),
+    /// From a request of this run: what came of it, and its place, for the turn's next request.
+    Asked(Input, Option<Permit>),
     /// From a job that holds its locks: may it go ahead? Answered with the ticket of the fact that it does.
     Granted {
         /// The call.

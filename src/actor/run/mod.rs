@@ -24,6 +24,7 @@ use crate::{
     tool::workspace::Workspace,
 };
 
+mod answer;
 mod ask;
 mod hold;
 mod judge;
@@ -125,6 +126,12 @@ impl RunActor {
                 self.report(me, state, input)?;
                 // Whoever waits for this may be gone.
                 taken.map(|taken| taken.send(()));
+            }
+            RunMsg::Asked(input, permit) => {
+                state.progress.permit = permit;
+                self.report(me, state, input)?;
+                // Whoever asks next has taken it; if nobody does, the place is free.
+                state.progress.permit = None;
             }
             RunMsg::Granted { call, change, go } => self.granted(me, state, call, change, go)?,
             RunMsg::Executor(executor) => self.use_executor(me, state, executor),

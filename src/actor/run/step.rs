@@ -21,6 +21,7 @@ use crate::{
         outcome::Outcome,
         run::{Effect, EffectId, Input, Phase, Refused},
     },
+    model::governor::Permit,
     store::{StoreError, Ticket},
     telemetry::{metric, span},
 };
@@ -32,6 +33,8 @@ pub(super) struct Progress {
     under_way: BTreeMap<EffectId, CancellationToken>,
     stopping: Option<Stopping>,
     pub(super) timer: Option<AbortHandle>,
+    /// A place to ask from, on its way from one request of a turn to the next.
+    pub(super) permit: Option<Permit>,
     /// The last append that was handed over.
     pub(super) last: Option<Ticket>,
 }
@@ -371,6 +374,9 @@ fn count(fact: &Fact) {
             metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1)
         }
         Event::Submitted(_)
+        | Event::RequestLost(_)
+        | Event::ModelSwitched(_)
+        | Event::Correction(_)
         | Event::Decision(_)
         | Event::CallStarted(_)
         | Event::TurnEnd(_)

@@ -99,14 +99,7 @@ impl Stage {
         let mut toolbox = Toolbox::default();
         toolbox.register(gate.clone()).unwrap();
         let models = Models::default();
-        models.insert(Model {
-            name: "m".into(),
-            wire_name: "m".into(),
-            provider: Arc::new(Scripted::default()),
-            context_tokens: None,
-            price: None,
-            max_output_tokens: None,
-        });
+        models.insert(Model::new("m", Arc::new(Scripted::default())));
         let policy: Policy =
             serde_json::from_value(json!({ "name": "all", "rule": [{ "decision": "allow" }] })).unwrap();
         let services = Services {

@@ -5,12 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::domain::{
-    event::RunEnd,
-    id::RunId,
-    task::{Meta, TaskSpec},
-    usage::Usage,
-};
+use crate::domain::{event::RunEnd, id::RunId, json::RawJson, task::TaskSpec, usage::Usage};
 
 /// What came of a task: its latest attempt.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +25,7 @@ pub struct ResultLine<'a> {
     active_ms: u64,
     error: Option<&'a str>,
     labels: &'a BTreeMap<String, String>,
-    meta: Option<&'a Meta>,
+    meta: Option<&'a RawJson>,
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<Value>>,

@@ -71,6 +71,9 @@ impl<'a> Completer<'a> {
             submission: None,
             meta: line.meta,
             params: params(line.params.unwrap_or_default(), &defaults.params),
+            response_format: line.response_format.or_else(|| defaults.response_format.clone()),
+            on_truncated: line.on_truncated.unwrap_or(defaults.on_truncated),
+            stop_on_tool_error: line.stop_on_tool_error.unwrap_or(defaults.stop_on_tool_error),
         };
         if faults.is_empty() { Ok(spec) } else { Err(Incomplete { spec: Box::new(spec), faults }) }
     }

@@ -79,6 +79,7 @@ impl Shown {
             cached: batch.usage.cached,
             estimated: batch.usage.estimated,
             cost: batch.cost_usd.map(NanoUsd::from_usd),
+            ..Usage::default()
         });
         self.reporter.show(&self.progress, self.since.elapsed());
     }

@@ -13,8 +13,9 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::domain::{
+    json::RawJson,
     script::{Script, ScriptedReply},
-    task::{Meta, Params},
+    task::{OnTruncated, Params, ResponseFormat},
     usage::Limits,
 };
 
@@ -32,8 +33,11 @@ pub struct TaskLine {
     pub facts: BTreeMap<String, String>,
     pub priority: Option<i32>,
     pub labels: BTreeMap<String, String>,
-    pub meta: Option<Meta>,
+    pub meta: Option<RawJson>,
     pub params: Option<Params>,
+    pub response_format: Option<ResponseFormat>,
+    pub on_truncated: Option<OnTruncated>,
+    pub stop_on_tool_error: Option<bool>,
     pub script: Option<ScriptSource>,
 }
 
@@ -80,6 +84,9 @@ const KEYS: &[&str] = &[
     "labels",
     "meta",
     "params",
+    "response_format",
+    "on_truncated",
+    "stop_on_tool_error",
     "script",
 ];
 /// Keys of the format that this version does nothing with; silence would be taken for a yes.
@@ -102,6 +109,9 @@ impl TaskLine {
             labels: BTreeMap::new(),
             meta: None,
             params: None,
+            response_format: None,
+            on_truncated: None,
+            stop_on_tool_error: None,
             script: None,
         }
     }
@@ -152,8 +162,11 @@ impl TaskLine {
             facts: fields.take("facts").unwrap_or_default(),
             priority: fields.take("priority"),
             labels: fields.take("labels").unwrap_or_default(),
-            meta: fields.raw("meta").map(|raw| Meta(raw.to_owned().into())),
+            meta: fields.raw("meta").map(|raw| RawJson(raw.to_owned().into())),
             params: fields.take("params"),
+            response_format: fields.take("response_format"),
+            on_truncated: fields.take("on_truncated"),
+            stop_on_tool_error: fields.take("stop_on_tool_error"),
             script: fields.script(),
         };
         if fields.errors.is_empty() { Ok(line) } else { Err(fields.errors) }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{OpenCall, Phase, Run, Stage};
 use crate::domain::{
     call::{EffectClass, ToolResult},
-    event::{CallStarted, Decision, Event, Fact, ModelRetry, RestartCause},
+    event::{CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched, RestartCause},
     id::{CallId, Seq},
     message::{Message, Reply},
-    outcome::FaultClass,
+    retry,
     task::TaskSpec,
     time::Timestamp,
     usage::Limits,
@@ -26,8 +26,9 @@ impl Run {
                 self.submitted_at = at;
                 self.take_on(spec);
             }
-            Event::RunStart(_) => {
+            Event::RunStart(start) => {
                 self.started_at = Some(at);
+                self.model = Some(start.model.clone());
                 self.phase = Phase::Between;
             }
             Event::TurnStart(_) => {
@@ -64,6 +65,9 @@ impl Run {
                 }
             }
             Event::ModelRetry(retry) => self.retry(retry, at),
+            Event::RequestLost(lost) => self.usage += lost.usage,
+            Event::ModelSwitched(switched) => self.switch(switched, at),
+            Event::Correction(correction) => self.say(correction.text.clone()),
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::LimitsSet(limits) => self.set_limits(*limits),
             Event::Paused(_) => self.paused = true,
@@ -231,13 +235,23 @@ impl Run {
         }
     }
 
+    fn switch(&mut self, switched: &ModelSwitched, at: Timestamp) {
+        self.replies += 1;
+        self.usage += switched.usage.unwrap_or_default();
+        self.model = Some(switched.to.clone());
+        if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
+            (*attempt, *tries, *not_before) = (*attempt + 1, 0, at);
+        }
+    }
+
     fn retry(&mut self, retry: &ModelRetry, at: Timestamp) {
         self.replies += 1;
+        self.usage += retry.usage.unwrap_or_default();
         self.activity.end(at);
         self.activity.begin(retry.not_before);
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             *attempt = retry.attempt + 1;
-            *tries += u32::from(retry.class != FaultClass::RateLimit);
+            *tries += u32::from(retry::uses_a_try(retry.class));
             *not_before = retry.not_before;
         }
     }

@@ -6,7 +6,8 @@ use crate::domain::{
     call::{Access, Arguments, EffectClass, Failure, ToolResult},
     event::{FileChange, InputKind, ParkReason, RestartCause},
     id::CallId,
-    outcome::{Breakage, FaultClass, Outcome, Stop},
+    message::{Kept, RequestRecord},
+    outcome::{Breakage, FaultClass, Limit, Outcome, Stop},
     policy::Verdict,
     task::TaskSpec,
     usage::{Limits, Usage},
@@ -45,8 +46,25 @@ pub enum Input {
         error: String,
         /// How long the server wants to be left alone.
         retry_after: Option<Duration>,
+        /// What it may have used up all the same.
+        usage: Option<Usage>,
+        /// What the run waits for without a slot, before the next request: then no try is used up.
+        parks: Option<ParkReason>,
+        /// The model that goes on when this one is given up.
+        fallback: Option<Arc<str>>,
         /// A number in `0.0..1.0` that spreads retries.
         jitter: f64,
+    },
+    /// A request was given up before its answer was heard, and may have used this up.
+    RequestLost(Usage),
+    /// The turn's request would pass a limit.
+    OutOfBudget {
+        /// The turn that asks.
+        turn: u32,
+        /// The request of the turn.
+        attempt: u32,
+        /// Which limit.
+        limit: Limit,
     },
     /// A call has its locks and its permit.
     Granted {
@@ -109,14 +127,37 @@ pub struct Proposal {
     pub text: Arc<str>,
     /// What it thought aloud.
     pub reasoning: Option<Arc<str>>,
+    /// What its server wants back with it.
+    pub kept: Option<Kept>,
     /// What it asks for.
     pub calls: Vec<ProposedCall>,
+    /// What is wrong with its form, if it was to have one, has no calls, and is not of it.
+    pub misfit: Option<Arc<str>>,
     /// Why it stopped talking.
     pub stop: Stop,
     /// What the request used up; absent if the provider did not say.
     pub usage: Option<Usage>,
     /// How long it took.
     pub duration: Duration,
+    /// What was sent.
+    pub request: Option<Arc<RequestRecord>>,
+}
+
+impl Proposal {
+    /// An answer that says nothing and stopped for this reason.
+    pub fn new(stop: Stop) -> Self {
+        Self {
+            text: "".into(),
+            reasoning: None,
+            kept: None,
+            calls: Vec::new(),
+            misfit: None,
+            stop,
+            usage: None,
+            duration: Duration::ZERO,
+            request: None,
+        }
+    }
 }
 
 /// A call that the model asks for, judged.

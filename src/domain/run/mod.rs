@@ -35,6 +35,8 @@ pub struct Run {
     seq: Seq,
     phase: Phase,
     spec: Option<Arc<TaskSpec>>,
+    /// The model that is asked, once it has started.
+    model: Option<Arc<str>>,
     turn: u32,
     /// Everything said since the task, the task first; system rules and facts are not in it.
     history: Vec<Message>,
@@ -196,6 +198,7 @@ impl Run {
             seq: Seq::START,
             phase: Phase::New,
             spec: None,
+            model: None,
             turn: 0,
             history: Vec::new(),
             history_bytes: 0,
@@ -239,6 +242,11 @@ impl Run {
     /// What was asked of it; absent only before the first event.
     pub const fn spec(&self) -> Option<&Arc<TaskSpec>> {
         self.spec.as_ref()
+    }
+
+    /// The model that is asked: the task's, unless another one goes on in its place.
+    pub fn model(&self) -> Option<&Arc<str>> {
+        self.model.as_ref().or_else(|| self.spec.as_ref().map(|spec| &spec.model))
     }
 
     /// The running turn, or the last one; 0 before the first.

@@ -225,7 +225,6 @@ mod tests {
         id::CallId,
         outcome::Stop,
         task::Params,
-        usage::Usage,
     };
 
     fn encoded(request: &Request, profile: Profile) -> Value {
@@ -234,20 +233,16 @@ mod tests {
 
     fn assistant(text: &str, calls: Vec<ToolCall>) -> Message {
         let reasoning = Some("hm".into());
-        let stop = Stop::EndTurn;
         Message::Assistant(Arc::new(Reply {
             text: text.into(),
             reasoning,
             calls,
-            stop,
-            usage: Usage::default(),
-            duration_us: 0,
+            ..Reply::new(Stop::EndTurn)
         }))
     }
 
     fn request(messages: Vec<Message>) -> Request {
-        let model = "m".into();
-        Request { model, messages, tools: Arc::new([]), params: Params::default(), script: None, reply: 0 }
+        Request::new("m".into(), messages)
     }
 
     #[test]

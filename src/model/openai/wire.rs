@@ -102,8 +102,7 @@ impl From<Counts> for Usage {
             input: counts.prompt_tokens.unwrap_or_default(),
             output: counts.completion_tokens.unwrap_or_default(),
             cached: cached.or(counts.prompt_cache_hit_tokens).unwrap_or_default(),
-            cost: None,
-            estimated: false,
+            ..Self::default()
         }
     }
 }

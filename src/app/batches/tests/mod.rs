@@ -139,15 +139,7 @@ impl Daemon {
         let providers: [(&str, Arc<dyn ModelProvider>); 2] =
             [(crate::app::input::SCRIPTED, Arc::new(Scripted::default())), (GATED, Arc::new(gate.clone()))];
         for (name, provider) in providers {
-            let (name, wire_name) = (name.into(), name.into());
-            models.insert(Model {
-                name,
-                wire_name,
-                provider,
-                context_tokens: None,
-                price: None,
-                max_output_tokens: None,
-            });
+            models.insert(Model::new(name, provider));
         }
         let policy = json!({ "name": "all", "rule": [{ "decision": "allow" }] });
         let policy: Policy = serde_json::from_value(policy).unwrap();

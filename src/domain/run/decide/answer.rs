@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Draft, micros};
 use crate::domain::{
     call::{Failure, ToolCall},
-    event::{Decision, Event, ModelRetry, TurnEnd},
+    event::{Decision, Event, ModelRetry, ModelSwitched, ParkReason, RequestLost, TurnEnd},
     id::CallId,
     message::Reply,
     outcome::{Block, FaultClass, Limit, Outcome, Stop},
@@ -13,6 +13,27 @@ use crate::domain::{
     run::{Judgement, Phase, Proposal, ProposedCall, Refused},
     usage::{Usage, estimated_tokens},
 };
+
+/// How a request failed, and what can be done about it.
+pub(super) struct Fault {
+    pub(super) class: FaultClass,
+    pub(super) error: String,
+    pub(super) retry_after: Option<Duration>,
+    /// What it may have used up all the same.
+    pub(super) usage: Option<Usage>,
+    /// What the run waits for without a slot.
+    pub(super) parks: Option<ParkReason>,
+    /// The model that can go on.
+    pub(super) fallback: Option<Arc<str>>,
+    pub(super) jitter: f64,
+}
+
+impl Fault {
+    fn new(class: FaultClass, error: &str) -> Self {
+        let error = error.to_owned();
+        Self { class, error, retry_after: None, usage: None, parks: None, fallback: None, jitter: 0.5 }
+    }
+}
 
 impl Draft<'_> {
     pub(super) fn expect_request(&self, turn: u32, attempt: u32) -> Result<(), Refused> {
@@ -33,7 +54,7 @@ impl Draft<'_> {
 
     pub(super) fn replied(&mut self, turn: u32, attempt: u32, proposal: Proposal) -> Result<(), Refused> {
         self.expect_request(turn, attempt)?;
-        let Proposal { text, reasoning, calls, stop, usage, duration } = proposal;
+        let Proposal { text, reasoning, kept, calls, misfit: _, stop, usage, duration, request } = proposal;
         let says_nothing =
             text.trim().is_empty() && calls.is_empty() && usage.is_none_or(|usage| usage.total() == 0);
         let fault = match stop {
@@ -42,17 +63,19 @@ impl Draft<'_> {
             Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
         };
         if let Some(error) = fault {
-            self.model_failed(FaultClass::Transient, error.to_owned(), None, 0.5);
+            self.model_failed(Fault::new(FaultClass::Transient, error));
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
         let mut reply = Reply {
             text,
             reasoning,
+            kept,
             calls,
             stop,
             usage: usage.unwrap_or_default(),
             duration_us: micros(duration),
+            request,
         };
         if usage.is_none() {
             let (input, output) = (estimated_tokens(self.run.history_bytes), estimated_tokens(reply.bytes()));
@@ -137,23 +160,36 @@ impl Draft<'_> {
         }
     }
 
-    /// `class` failed the open request.
-    pub(super) fn model_failed(
-        &mut self,
-        class: FaultClass,
-        error: String,
-        retry_after: Option<Duration>,
-        jitter: f64,
-    ) {
+    /// The open request failed: it is sent again, by itself or to another model, or the run ends.
+    pub(super) fn model_failed(&mut self, fault: Fault) {
         let Phase::Thinking { attempt, tries, .. } = self.run.phase else { return };
-        let tries = tries + u32::from(class != FaultClass::RateLimit);
-        match retry::delay(class, tries, attempt, retry_after, jitter) {
-            Some(delay) => {
+        let Fault { class, error, retry_after, usage, parks, fallback, jitter } = fault;
+        self.usage += usage.unwrap_or_default();
+        let tries = tries + u32::from(retry::uses_a_try(class));
+        let delay = match parks {
+            Some(_) => Some(retry_after.unwrap_or_default()),
+            None => retry::delay(class, tries, attempt, retry_after, jitter),
+        };
+        match (delay, fallback, self.run.model()) {
+            (Some(delay), ..) => {
                 let not_before = self.now.after(delay);
-                self.push(Event::ModelRetry(ModelRetry { attempt, class, error, not_before }));
+                self.push(Event::ModelRetry(ModelRetry { attempt, class, error, not_before, usage }));
             }
-            None => self.finish_turn(Outcome::ProviderError(class), Some(error)),
+            (None, Some(to), Some(from)) => {
+                let from = from.clone();
+                self.push(Event::ModelSwitched(ModelSwitched { from, to, class, error, usage }));
+            }
+            (None, ..) => self.finish_turn(Outcome::ProviderError(class), Some(error)),
         }
+    }
+
+    /// Nobody waits for the open request any more.
+    pub(super) fn request_lost(&mut self, usage: Usage) -> Result<(), Refused> {
+        if !matches!(self.run.phase, Phase::Thinking { .. }) {
+            return Err(Refused::StaleRequest);
+        }
+        self.push(Event::RequestLost(RequestLost { usage }));
+        Ok(())
     }
 
     fn answered_for_good(&mut self) {

@@ -20,6 +20,8 @@ mod ending;
 mod hold;
 mod restart;
 
+use answer::Fault;
+
 /// Facts being drawn up, with what has to be known of the state that they lead to.
 struct Draft<'a> {
     run: &'a Run,
@@ -54,9 +56,24 @@ impl Run {
             Input::Submit(spec) => draft.submit(spec)?,
             Input::Start { model, tools } => draft.start(model, tools)?,
             Input::Replied { turn, attempt, proposal } => draft.replied(turn, attempt, *proposal)?,
-            Input::ModelFailed { turn, attempt, class, error, retry_after, jitter } => {
+            Input::ModelFailed {
+                turn,
+                attempt,
+                class,
+                error,
+                retry_after,
+                usage,
+                parks,
+                fallback,
+                jitter,
+            } => {
                 draft.expect_request(turn, attempt)?;
-                draft.model_failed(class, error, retry_after, jitter);
+                draft.model_failed(Fault { class, error, retry_after, usage, parks, fallback, jitter });
+            }
+            Input::RequestLost(usage) => draft.request_lost(usage)?,
+            Input::OutOfBudget { turn, attempt, limit } => {
+                draft.expect_request(turn, attempt)?;
+                draft.finish_turn(Outcome::Budget(limit), None);
             }
             Input::Granted { call, change } => draft.granted(call, change)?,
             Input::NotMade(call) => draft.not_made(&call)?,

@@ -98,6 +98,9 @@ impl Play {
             class,
             error: "no".to_owned(),
             retry_after,
+            usage: None,
+            parks: None,
+            fallback: None,
             jitter: 0.5,
         })
     }
@@ -165,7 +168,7 @@ fn start() -> Input {
 
 fn proposal(text: &str, calls: Vec<ProposedCall>, stop: Stop) -> Proposal {
     let usage = Some(Usage { input: 10, output: 5, ..Usage::default() });
-    Proposal { text: text.into(), reasoning: None, calls, stop, usage, duration: Duration::from_millis(1) }
+    Proposal { text: text.into(), calls, usage, duration: Duration::from_millis(1), ..Proposal::new(stop) }
 }
 
 fn call(id: &str, tool: &str) -> ProposedCall {

@@ -235,6 +235,9 @@ impl World {
                 class,
                 error: "no".to_owned(),
                 retry_after: None,
+                usage: None,
+                parks: None,
+                fallback: None,
                 jitter: 0.5,
             },
             Step::Grant { which, tells_change } => {

@@ -86,6 +86,9 @@ impl World {
                 Event::RunStart(_)
                 | Event::Decision(_)
                 | Event::ModelRetry(_)
+                | Event::RequestLost(_)
+                | Event::ModelSwitched(_)
+                | Event::Correction(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
                 | Event::Restart(_) => {}
@@ -128,6 +131,9 @@ const fn may_come_while_parked(event: &Event) -> bool {
         | Event::Result(_)
         | Event::InputClaimed(_)
         | Event::ModelRetry(_)
+        | Event::RequestLost(_)
+        | Event::ModelSwitched(_)
+        | Event::Correction(_)
         | Event::Parked(_) => false,
     }
 }
