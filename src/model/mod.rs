@@ -3,6 +3,7 @@
 mod calls;
 mod exchange;
 mod fault;
+pub mod governor;
 pub mod http;
 pub mod openai;
 pub mod scripted;
