@@ -73,7 +73,7 @@ fn a_reset_is_read_in_all_its_forms() {
         ("12", secs(12)),
         ("0.5", millis(500)),
         ("0s", Duration::ZERO),
-        ("250µs", Duration::from_micros(250)),
+        ("250us", Duration::from_micros(250)),
         (" 2s ", secs(2)),
     ];
     for (text, wanted) in forms {

@@ -82,7 +82,7 @@ impl Server {
         let capacity = self.capacity(now);
         let spent = self.setup.per_minute.is_some_and(|limit| self.minute.len() >= limit as usize);
         if spent || !self.setup.queues && self.out >= capacity {
-            return self.refuse();
+            return self.refuse(now);
         }
         self.minute.push_back(now);
         self.taken += 1;
@@ -92,14 +92,14 @@ impl Server {
         answer
     }
 
-    fn refuse(&mut self) -> Answer {
+    fn refuse(&mut self, now: Instant) -> Answer {
         let turn = self.refused as usize % self.setup.retry_after.len();
         self.refused += 1;
         Answer {
             after: millis(50),
             first_token: Duration::ZERO,
             result: Err((FaultClass::RateLimit, self.setup.retry_after[turn])),
-            told: None,
+            told: self.told(now),
             taken: false,
         }
     }

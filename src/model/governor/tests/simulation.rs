@@ -38,6 +38,8 @@ enum Event {
     Ask(usize),
     /// A run's back-off is over.
     Again(usize),
+    /// The head of an answer and its first token.
+    Begun(usize, Answer),
     Back(usize, Answer),
     /// What held the first in the queue may be over.
     Look,
@@ -68,15 +70,15 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The limit's mean, least and most in the seconds from `from` to `to`.
-    pub(super) fn limit(&self, from: usize, to: usize) -> (f64, u32, u32) {
-        let seconds = &self.limits[from.min(self.limits.len() - 1)..to.min(self.limits.len())];
-        let mean = f64::from(seconds.iter().sum::<u32>()) / seconds.len() as f64;
-        (mean, *seconds.iter().min().unwrap(), *seconds.iter().max().unwrap())
+    /// The limit in the seconds from `from`, up to the last few runs.
+    pub(super) fn limits_from(&self, from: usize) -> &[u32] {
+        &self.limits[from..self.limits.len() - 10]
     }
 
-    pub(super) fn closest_cuts(&self) -> Option<Duration> {
-        self.cuts.windows(2).map(|pair| pair[1] - pair[0]).min()
+    /// The longest time in which the limit stood still, up to the last few runs.
+    pub(super) fn longest_stand(&self) -> Duration {
+        let limits = self.limits_from(0);
+        secs(limits.chunk_by(|one, next| one == next).map(<[u32]>::len).max().unwrap() as u64)
     }
 }
 
@@ -110,6 +112,7 @@ impl Simulation {
             match self.happenings[usize::try_from(index).unwrap()] {
                 Event::Ask(run) => self.admission.push_back(run),
                 Event::Again(run) => self.sending.push_back(run),
+                Event::Begun(run, answer) => self.begun(run, answer),
                 Event::Back(run, answer) => self.back(run, answer),
                 Event::Look => {}
             }
@@ -147,6 +150,7 @@ impl Simulation {
                     let over = self.state.out.saturating_sub(self.state.limiter.limit());
                     self.report.overrun = self.report.overrun.max(over);
                     let answer = self.server.receive(&mut self.dice, self.now);
+                    self.at(self.now + answer.first_token.min(answer.after), Event::Begun(run, answer));
                     self.at(self.now + answer.after, Event::Back(run, answer));
                 }
                 Err(Held::Full) => break,
@@ -160,16 +164,24 @@ impl Simulation {
         }
     }
 
+    fn begun(&mut self, run: usize, answer: Answer) {
+        let sent = self.runs[run].sent.unwrap();
+        let cuts = self.state.limiter.cuts();
+        if let Some(told) = answer.told {
+            self.state.told(&told, Some(sent), self.now);
+        }
+        if answer.result.is_ok() {
+            self.state.first_token(sent, answer.first_token, self.now);
+        }
+        self.note_cut(cuts);
+    }
+
     fn back(&mut self, run: usize, answer: Answer) {
         self.server.out -= u32::from(answer.taken);
         let cuts = self.state.limiter.cuts();
         let sent = self.runs[run].sent.take().unwrap();
-        if let Some(told) = answer.told {
-            self.state.told(&told, Some(sent), self.now);
-        }
         match answer.result {
             Ok(()) => {
-                self.state.first_token(sent, answer.first_token, self.now);
                 self.state.answered(sent, 1_000, self.now);
                 self.end_turn(run);
             }
@@ -178,7 +190,11 @@ impl Simulation {
                 self.try_again(run, class, retry_after);
             }
         }
-        if self.state.limiter.cuts() > cuts {
+        self.note_cut(cuts);
+    }
+
+    fn note_cut(&mut self, before: u64) {
+        if self.state.limiter.cuts() > before {
             self.report.cuts.push(self.now - self.start);
         }
     }
