@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::Rates,
-    count, secs,
+    count, millis, secs,
     server::Setup,
     simulation::{Report, Simulation},
 };
@@ -43,14 +43,6 @@ fn ideal(report: &Report, per_minute: Option<u32>) -> Duration {
 
 fn assert_fast(report: &Report, per_minute: Option<u32>) {
     let ratio = report.took.as_secs_f64() / ideal(report, per_minute).as_secs_f64();
-    eprintln!(
-        "RATIO {per_minute:?} {ratio:.3} took {:?} refused {} cuts {} mean {:.1} range {:?}",
-        report.took,
-        report.refused,
-        report.cuts.len(),
-        mean(report.limits_from(60)),
-        range(report.limits_from(60))
-    );
     assert!(ratio < 1.3, "{ratio:.2} of the ideal; limits {:?}", report.limits);
 }
 
@@ -71,6 +63,18 @@ fn with_a_server_that_takes_fifty_the_limit_settles_near_it_and_all_runs_are_ser
         assert!(least >= 38 && most <= 54, "{settled:?}");
         assert!(mean(settled) > 42.0, "{settled:?}");
         assert!(report.longest_stand() <= secs(30), "it froze: {:?}", report.limits);
+        assert_fast(&report, None);
+    }
+}
+
+#[test]
+fn with_short_answers_the_limit_does_not_stand_at_the_cut_for_a_whole_horizon() {
+    for seed in 0..SEEDS {
+        let setup = Setup { latency: (millis(100), millis(500)), ..Setup::default() };
+        let report = Simulation::new(seed, RUNS, 60, &Rates::default(), setup).play();
+        assert_sound(&report);
+        let settled = report.limits_from(60);
+        assert!(mean(settled) > 45.0, "{:.1}: {settled:?}", mean(settled));
         assert_fast(&report, None);
     }
 }
