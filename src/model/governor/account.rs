@@ -122,17 +122,16 @@ impl Account {
         inner.latched.clone()
     }
 
-    /// Shuts it; says whether it was open before. A latch that is there is replaced by one that lasts longer or has
-    /// another reason.
+    /// Shuts it; says whether it was open before. A latch that is there is replaced by one that lasts longer.
     pub fn shut(&self, latched: Latched) -> bool {
-        let now = Instant::now();
-        let mut inner = self.lock();
         if self.is_lone {
             return false;
         }
+        let now = Instant::now();
+        let mut inner = self.lock();
         let held = inner.latched.as_ref().filter(|held| held.holds(now));
         let was_open = held.is_none();
-        if held.is_none_or(|held| latched.outlasts(held) || latched.reason != held.reason) {
+        if held.is_none_or(|held| latched.outlasts(held)) {
             self.set(&mut inner, Some(latched));
         }
         was_open

@@ -97,7 +97,7 @@ fn scale(unit: &str) -> Option<f64> {
         "m" => 60.0,
         "s" => 1.0,
         "ms" => 1e-3,
-        "us" | "µs" | "μs" => 1e-6,
+        "us" => 1e-6,
         "ns" => 1e-9,
         _ => return None,
     })

@@ -1,9 +1,10 @@
 //! Tells by the time to the first token that a server is asked too much, where it does not say so itself.
 //!
 //! First tokens are taken in windows of many, so that one slow prompt proves nothing, and the mean of a window is
-//! compared with the best mean of the last minutes. A server that queues what it cannot take yet answers the faster
-//! the less is asked of it; if two cuts running did not make it faster, then prompts have grown or another model is
-//! asked, and what it takes now becomes the measure. Memory is a handful of numbers.
+//! compared with the best there was. A server that queues what it cannot take yet answers the faster the less is asked
+//! of it. So slowness is put to the test: if two cuts running do not help, then prompts have grown or another model is
+//! asked, and what it takes now becomes the measure. The best is never just forgotten, or else a server that is always
+//! kept too busy would seem to be a slow one. Memory is a handful of numbers.
 
 use std::time::Duration;
 
@@ -11,9 +12,6 @@ use tokio::time::Instant;
 
 /// First tokens in a window, at least. With more places a window is a round of them.
 const WINDOW: u32 = 16;
-
-/// The best mean is that of the current span of this length and the one before.
-const SPAN: Duration = Duration::from_secs(5 * 60);
 
 /// So many times the best mean, and nothing more is tried.
 const SLOW: u32 = 2;
@@ -24,11 +22,15 @@ const TOO_SLOW: u32 = 3;
 /// A mean that is less than this above the best is never slow.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
+/// How long a server may be slow before it is put to the test, for the limit not to stand still for ever.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
 /// Cuts that must have been in vain before they are taken to be.
 const VAIN: u32 = 2;
 
-/// What two cuts by a fifth bring down at least, if the load was the reason. In percent of before.
-const HELPED: u32 = 85;
+/// What the second of two cuts by a fifth brings the mean down to, if the load was the reason, with some to spare for
+/// chance. In percent of the worst, which may only have been seen after the first.
+const HELPED: u32 = 90;
 
 /// How the server keeps up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,16 +48,10 @@ pub(super) struct Pace {
     verdict: Verdict,
     sum: Duration,
     count: u32,
-    best: Option<Best>,
-    /// Cuts since the server became too slow, and the mean that it was found by.
+    best: Option<Duration>,
+    slow_since: Option<Instant>,
+    /// Cuts since the server became too slow, and the worst mean since then.
     cuts: Option<(u32, Duration)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Best {
-    current: Duration,
-    before: Option<Duration>,
-    since: Instant,
 }
 
 impl Pace {
@@ -90,21 +86,22 @@ impl Pace {
     }
 
     fn judge(&mut self, mean: Duration, now: Instant) -> Verdict {
-        let best = self.best.get_or_insert(Best { current: mean, before: None, since: now });
-        if now.saturating_duration_since(best.since) >= SPAN {
-            *best = Best { current: mean, before: Some(best.current), since: now };
+        let best = self.best.map_or(mean, |best| best.min(mean));
+        self.best = Some(best);
+        let beyond = |times| mean > best.saturating_mul(times) && mean - best > NOTICEABLE;
+        if !beyond(SLOW) {
+            (self.cuts, self.slow_since) = (None, None);
+            return Verdict::Even;
         }
-        best.current = best.current.min(mean);
-        let usual = best.before.map_or(best.current, |before| before.min(best.current));
-        let beyond = |times: u32| mean > usual.saturating_mul(times) && mean - usual > NOTICEABLE;
-        if !beyond(TOO_SLOW) {
+        let since = *self.slow_since.get_or_insert(now);
+        if !beyond(TOO_SLOW) && now.saturating_duration_since(since) < PATIENCE {
             self.cuts = None;
-            return if beyond(SLOW) { Verdict::Slow } else { Verdict::Even };
+            return Verdict::Slow;
         }
-        let (cuts, first) = *self.cuts.get_or_insert((0, mean));
-        if cuts >= VAIN && mean.saturating_mul(100) > first.saturating_mul(HELPED) {
-            *best = Best { current: mean, before: None, since: now };
-            self.cuts = None;
+        let (cuts, worst) = self.cuts.get_or_insert((0, mean));
+        *worst = mean.max(*worst);
+        if *cuts >= VAIN && mean.saturating_mul(100) > worst.saturating_mul(HELPED) {
+            (self.best, self.cuts, self.slow_since) = (Some(mean), None, None);
             return Verdict::Even;
         }
         Verdict::TooSlow

@@ -3,6 +3,7 @@
 mod account;
 mod bucket;
 mod edge;
+mod gauges;
 mod headers;
 mod limiter;
 mod pace;

@@ -77,15 +77,30 @@ fn slowness_that_two_cuts_do_not_help_is_not_the_load_and_becomes_the_measure() 
 }
 
 #[test]
-fn what_is_usual_is_forgotten_in_ten_minutes() {
+fn a_server_that_stays_slow_is_put_to_the_test_after_five_minutes() {
     let mut server = server(20);
     server.round(secs(1));
     assert_eq!(server.round(millis(2_500)), 40);
-    for _ in 0..2 {
+    let mut limits = Vec::new();
+    for _ in 0..4 {
         server.now += secs(5 * 60);
-        server.round(millis(2_500));
+        limits.push(server.round(millis(2_500)));
     }
-    assert_eq!(server.limiter.limit(), 80);
+    assert_eq!(limits, [32, 25, 26, 27], "two cuts in vain, and it is what it is");
+}
+
+#[test]
+fn a_server_that_is_kept_too_busy_is_not_taken_for_a_slow_one() {
+    let mut server = server(20);
+    let mut most = 0;
+    for _ in 0..1_000 {
+        let load = server.limiter.limit().max(40);
+        server.round(secs(1) * load / 40);
+        server.now += secs(5);
+        most = most.max(server.limiter.limit());
+    }
+    assert_eq!(most, 160);
+    assert!(server.limiter.limit() < 100, "{}", server.limiter.limit());
 }
 
 #[test]
