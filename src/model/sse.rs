@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr2};
+
 /// Bytes that one event may have: more than any tool's arguments, less than what would hurt the process.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 
@@ -63,7 +65,7 @@ impl Decoder {
             self.after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             let cr = bytes[end] == b'\r';
             self.after_cr = cr && rest.is_empty();
@@ -108,7 +110,7 @@ impl Decoder {
         if line.is_empty() {
             return Ok(true);
         }
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let colon = memchr(b':', line).unwrap_or(line.len());
         let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
