@@ -103,6 +103,9 @@ impl Decoder {
 
     /// Takes one line without its end; true if it is the blank one that ends an event.
     fn take(&mut self, mut line: &[u8]) -> Result<bool, TooLong> {
+        if self.data.len() + line.len() > MAX_EVENT {
+            return Err(TooLong);
+        }
         if !self.begun {
             self.begun = true;
             line = line.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(line);
@@ -115,9 +118,6 @@ impl Decoder {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
-                if self.data.len() + value.len() > MAX_EVENT {
-                    return Err(TooLong);
-                }
                 if !self.data.is_empty() {
                     self.data.push(b'\n');
                 }
@@ -225,6 +225,25 @@ mod tests {
             Ok(Flow::Done)
         });
         assert_eq!((flow.unwrap(), seen), (Flow::Done, 1));
+    }
+
+    #[test]
+    fn an_event_has_the_same_bound_however_it_is_cut() {
+        for field in ["data: ", "event: ", ": "] {
+            for (length, fits) in [(MAX_EVENT, true), (MAX_EVENT + 1, false)] {
+                let line = format!("{field}{}\n", "x".repeat(length - field.len()));
+                let refused = |chunks: &[&[u8]]| {
+                    let mut decoder = Decoder::default();
+                    chunks.iter().any(|chunk| decoder.feed(chunk, |_| Ok::<_, Long>(Flow::More)).is_err())
+                };
+                let (head, tail) = line.as_bytes().split_at(line.len() - 2);
+                assert_eq!(
+                    (refused(&[line.as_bytes()]), refused(&[head, tail])),
+                    (!fits, !fits),
+                    "{field}{length}"
+                );
+            }
+        }
     }
 
     #[test]

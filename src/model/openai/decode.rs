@@ -101,6 +101,8 @@ impl Answer {
         match serde_json::from_str(&repaired) {
             Ok(mut chunk) => self.chunk(&mut chunk, &repaired, out),
             Err(error) => {
+                // The error quotes what it did not expect, however long that is.
+                let error = fault::quote(&error.to_string());
                 Err(cut(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json))))
             }
         }
