@@ -1,6 +1,7 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
 mod calls;
+pub mod decode;
 mod exchange;
 mod fault;
 pub mod governor;
