@@ -210,7 +210,9 @@ impl Answer {
         match self.open.get_mut(&index.unwrap_or(self.latest)) {
             Some(Block::Thought(thought)) => {
                 thought.thinking.push_str(delta.thinking.as_deref().unwrap_or_default());
-                thought.signature = signature.unwrap_or(std::mem::take(&mut thought.signature));
+                if let Some(signature) = signature {
+                    thought.signature = signature;
+                }
             }
             Some(Block::Call { place, given, .. }) => {
                 let place = *place;
@@ -282,9 +284,8 @@ fn work(out: &mut Deltas) {
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> Result<T, ModelError> {
-    text::from_json(json).map_err(|error| {
-        broken(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json)))
-    })
+    text::from_json(json)
+        .map_err(|error| broken(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json))))
 }
 
 fn broken(message: &str) -> ModelError {

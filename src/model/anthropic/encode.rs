@@ -42,7 +42,10 @@ pub(super) fn body(
     let cached = prompt_cache && system.is_empty();
     let tools = Tools { tools: &request.tools, cached };
     let mut bytes = Vec::with_capacity(4096);
-    serde_json::to_writer(&mut bytes, &Body { model: &request.model, sampling, system, tools, turns, extra })?;
+    serde_json::to_writer(
+        &mut bytes,
+        &Body { model: &request.model, sampling, system, tools, turns, extra },
+    )?;
     Ok(bytes)
 }
 

@@ -212,13 +212,18 @@ mod tests {
         let fitting: std::collections::BTreeSet<_> = ids.iter().map(|id| fitting_id(id)).collect();
         assert_eq!(fitting.len(), ids.len());
         assert!(fitting.iter().all(|id| fits(id)), "{fitting:?}");
-        assert_eq!((fitting_id("toolu_01-A"), fitting_id("a.b")), ("toolu_01-A".into(), stands_for_dots.into()));
+        assert_eq!(
+            (fitting_id("toolu_01-A"), fitting_id("a.b")),
+            ("toolu_01-A".into(), stands_for_dots.into())
+        );
     }
 
     #[test]
     fn a_name_that_no_tool_can_have_becomes_one_that_can_be_sent() {
         let long = "y".repeat(100);
-        for (name, sent) in [("read", "read"), ("a.b c", "a_b_c"), ("", "_"), ("é", "_"), (&long, &long[..64])] {
+        for (name, sent) in
+            [("read", "read"), ("a.b c", "a_b_c"), ("", "_"), ("é", "_"), (&long, &long[..64])]
+        {
             assert_eq!(fitting_name(name), sent);
         }
     }
