@@ -184,6 +184,20 @@ async fn settings_carry_the_key_and_replace_headers_and_fields() {
 }
 
 #[tokio::test]
+async fn a_model_that_thinks_as_it_sees_fit_gets_the_effort_and_no_budget() {
+    let server = serve(in_turn).await;
+    let Value::Object(extra_body) = json!({"thinking": {"type": "adaptive"}}) else { panic!() };
+    let provider = provider(&server, Settings { extra_body, ..Settings::default() });
+    let mut request = request("go");
+    request.params.reasoning_effort = Some("xhigh".to_owned());
+    request.params.temperature = Some(0.5);
+    assert_eq!(converse(&provider, request).await.unwrap().1, "done: go");
+    for sent in server.requests() {
+        assert_eq!((&sent["output_config"], sent.get("temperature")), (&json!({"effort": "xhigh"}), None));
+    }
+}
+
+#[tokio::test]
 async fn parameters_that_mean_nothing_to_the_server_are_refused_before_it_is_asked() {
     let server = serve(|_| answer(&[words("x")], "end_turn")).await;
     let mut request = request("go");

@@ -14,6 +14,7 @@ const FIELDS: &[&str] = &[
     "tools",
     "tool_choice",
     "thinking",
+    "output_config",
     "temperature",
     "top_p",
     "stream",
@@ -78,7 +79,7 @@ fn conversation(messages: &[Value]) -> Result<usize, String> {
     for (at, message) in messages.iter().enumerate() {
         let wrong = |what: &str| format!("messages.{at}: {what}");
         only(message, &["role", "content"]).map_err(|what| wrong(&what))?;
-        let role = if at % 2 == 0 { "user" } else { "assistant" };
+        let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
         if message["role"] != role {
             return Err(wrong(&format!("not of the {role}")));
         }
@@ -127,10 +128,13 @@ fn thinking(request: &Value, messages: &[Value]) -> Result<(), String> {
     if thinking.is_null() {
         return Ok(());
     }
-    only(thinking, &["type", "budget_tokens"])?;
-    let budget = thinking["budget_tokens"].as_u64().filter(|budget| *budget >= 1024);
-    if thinking["type"] != "enabled" || budget.is_none() || budget >= request["max_tokens"].as_u64() {
-        return Err(format!("thinking: {thinking}"));
+    let adaptive = *thinking == json!({"type": "adaptive"});
+    if !adaptive {
+        only(thinking, &["type", "budget_tokens"])?;
+        let budget = thinking["budget_tokens"].as_u64().filter(|budget| *budget >= 1024);
+        if thinking["type"] != "enabled" || budget.is_none() || budget >= request["max_tokens"].as_u64() {
+            return Err(format!("thinking: {thinking}"));
+        }
     }
     if !request["temperature"].is_null() || !request["top_p"].is_null() {
         return Err("thinking: not with temperature or top_p".to_owned());
@@ -138,10 +142,13 @@ fn thinking(request: &Value, messages: &[Value]) -> Result<(), String> {
     if matches!(request["tool_choice"]["type"].as_str(), Some("any" | "tool")) {
         return Err("thinking: not with a forced call".to_owned());
     }
+    if adaptive {
+        return Ok(());
+    }
     let kind = |message: &Value| message["content"][0]["type"].as_str().unwrap_or_default().to_owned();
     let asked = messages.iter().rposition(|message| message["role"] == "user" && kind(message) == "text");
     let begun = asked.and_then(|at| messages.get(at + 1)).map(kind);
-    if begun.is_some_and(|kind| !kind.ends_with("thinking")) || messages.len() % 2 == 0 {
+    if begun.is_some_and(|kind| !kind.ends_with("thinking")) || messages.len().is_multiple_of(2) {
         return Err("thinking: the last turn must begin with a thinking block".to_owned());
     }
     Ok(())

@@ -48,9 +48,9 @@ fn calls(mut events: Vec<Value>) -> Vec<(String, String)> {
     events.extend(finish("tool_use"));
     let (out, end) = decode(body(&events).as_bytes());
     assert_eq!(end, Ok(Flow::Done), "{events:?}");
-    let call = |delta| match delta {
-        Delta::Call(call) => Some((call.id.as_deref().unwrap_or_default().to_owned(), call.arguments)),
-        _ => None,
+    let call = |delta| {
+        let Delta::Call(call) = delta else { return None };
+        Some((call.id.as_deref().unwrap_or_default().to_owned(), call.arguments))
     };
     out.into_iter().filter_map(call).collect()
 }
@@ -226,7 +226,7 @@ fn an_answer_needs_its_last_event_or_a_stop_reason_and_not_both() {
     let ends = |events: &[Value]| decode(body(events).as_bytes()).1.is_ok();
     assert!(ends(&[text.clone(), reason.clone()]));
     assert!(ends(&[text.clone(), last.clone()]));
-    assert!(!ends(&[text.clone()]));
+    assert!(!ends(std::slice::from_ref(&text)));
     assert!(!ends(&[text, stop(0)]));
     assert!(!ends(&torn));
     assert!(!ends(&[&torn[..], &[last]].concat()));

@@ -239,13 +239,12 @@ fn the_form_of_an_answer_is_asked_for_in_the_rules() {
 fn what_the_next_request_repeats_is_marked_three_times_at_most() {
     /// Where the marks are.
     fn marks(value: &Value, path: &str, found: &mut Vec<String>) {
-        let children: Vec<(String, &Value)> = match value {
-            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
-            Value::Array(list) => {
-                list.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect()
-            }
-            _ => Vec::new(),
-        };
+        let mut children: Vec<(String, &Value)> = Vec::new();
+        if let Value::Object(map) = value {
+            children.extend(map.iter().map(|(key, value)| (key.clone(), value)));
+        } else if let Value::Array(list) = value {
+            children.extend(list.iter().enumerate().map(|(at, value)| (at.to_string(), value)));
+        }
         for (key, child) in children {
             if key == "cache_control" {
                 assert_eq!(*child, json!({"type": "ephemeral"}));
