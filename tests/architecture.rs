@@ -27,6 +27,7 @@ const FLOORS: &[&[&str]] = &[
 const ADAPTERS: &[&[&str]] = &[
     &["store", "sqlite"],
     &["store", "memory"],
+    &["model", "anthropic"],
     &["model", "openai"],
     &["model", "scripted"],
     &["tool", "builtin"],

@@ -1,5 +1,7 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
+pub mod anthropic;
+mod body;
 mod calls;
 pub mod decode;
 mod exchange;
