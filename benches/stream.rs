@@ -144,14 +144,7 @@ fn asking(c: &mut Criterion) {
 }
 
 async fn ask(provider: Arc<dyn ModelProvider>) {
-    let request = Request {
-        model: "fake-1".into(),
-        messages: vec![Message::User("go".into())],
-        tools: Arc::new([]),
-        params: Params::default(),
-        script: None,
-        reply: 0,
-    };
+    let request = Request::new("fake-1".into(), vec![Message::User("go".into())]);
     let mut answer = provider.stream(request, CancellationToken::new());
     let mut stop = None;
     while let Some(delta) = answer.next().await {

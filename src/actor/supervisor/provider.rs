@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ractor::ActorRef;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     message::RootMsg,
@@ -119,7 +119,11 @@ fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
     let account = Arc::downgrade(&account);
     tokio::spawn(async move {
         loop {
-            let until = changes.borrow_and_update().as_ref().and_then(|latched| latched.until);
+            let latched = changes.borrow_and_update().clone();
+            if let Some(account) = account.upgrade() {
+                tell(&account, latched.as_ref());
+            }
+            let until = latched.and_then(|latched| latched.until);
             let opens = async {
                 match until {
                     Some(until) => sleep_until(until).await,
@@ -139,6 +143,16 @@ fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
             }
         }
     });
+}
+
+fn tell(account: &Account, latched: Option<&Latched>) {
+    match latched {
+        Some(Latched { reason, until, said }) => {
+            let seconds = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+            tracing::warn!(account = %account.name(), %reason, said = %said, opens_in_s = seconds, "account is shut");
+        }
+        None => tracing::info!(account = %account.name(), "account is open"),
+    }
 }
 
 /// Tells the root whenever there may be room for another run.
