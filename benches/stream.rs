@@ -17,7 +17,7 @@ use alloc_tracker::{Allocator, Session};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::StreamExt as _;
 use herder::{
-    domain::{message::Message, outcome::Stop, task::Params},
+    domain::{message::Message, outcome::Stop},
     model::{
         Delta, ModelProvider, Request,
         decode::Answer,

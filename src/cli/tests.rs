@@ -60,7 +60,7 @@ fn flags_become_keys_of_the_configuration() {
     let cli = parse(line).expect("read");
     let (config, effective) =
         config::load(&Sources { flags: cli.flags(), ..Sources::default() }).expect("loads");
-    assert_eq!(config.supervisor.max_live_runs.get(), 7);
+    assert_eq!(config.supervisor.max_live_runs.most().get(), 7);
     assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
     assert_eq!(config.defaults.tools.as_deref(), Some(&["read".to_owned(), "edit".to_owned()][..]));
     assert_eq!(config.defaults.limits.wall_time_s, Some(600));
