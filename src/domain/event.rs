@@ -202,6 +202,9 @@ pub struct ModelRetry {
     pub error: String,
     /// When the next request goes out.
     pub not_before: Timestamp,
+    /// Bytes of the conversation that the model is shown at most from now on, since it was too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_at_most: Option<u64>,
     /// What it may have used up all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

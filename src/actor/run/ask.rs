@@ -16,7 +16,6 @@ use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
-        context,
         id::RunId,
         message::{self, RequestRecord},
         outcome::FaultClass,
@@ -76,7 +75,7 @@ pub(super) fn spawn(
     let services = actor.services.clone();
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
-    let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), budget);
+    let projection = state.run.projection(budget);
     let max_tokens = spec.params.max_tokens.or(state.model.max_output_tokens);
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
@@ -104,13 +103,15 @@ pub(super) fn spawn(
             services: services.clone(),
             workspace: state.workspace.clone(),
             offered: state.tools.names.clone(),
+            form: state.form.clone(),
         },
         cancel: cancel.clone(),
         services,
         since: Instant::now(),
-        bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
+        bytes: projection.bytes,
         record,
     };
+    let bytes = asking.bytes;
     let led_here = state.progress.last;
     let permit = state.progress.permit.take();
     let wait = not_before.since(asking.services.clock.now());
@@ -125,7 +126,7 @@ pub(super) fn spawn(
         let asked = AssertUnwindSafe(asking.ask(request, permit)).catch_unwind().await;
         let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
-            Asked { input: failed(turn, attempt, fault), permit: None, rest: None }
+            Asked { input: failed(turn, attempt, bytes, fault), permit: None, rest: None }
         });
         let over = match &mut rest {
             Some(rest) => tokio::time::timeout(REST.0, rest.next()).await.is_ok(),
@@ -166,7 +167,7 @@ impl Asking {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
-            return Asked { input: failed(turn, attempt, fault), permit: None, rest: None };
+            return Asked { input: failed(turn, attempt, 0, fault), permit: None, rest: None };
         }
         let mut permit = match permit {
             Some(permit) => permit,
@@ -195,7 +196,7 @@ impl Asking {
             }
             Err(error) => {
                 permit.failed(error.class, error.retry_after);
-                Asked { input: failed(turn, attempt, error), permit: Some(permit), rest: None }
+                Asked { input: failed(turn, attempt, self.bytes, error), permit: Some(permit), rest: None }
             }
         }
     }
@@ -275,7 +276,7 @@ impl Asking {
     }
 }
 
-fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
+fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
     let ModelError { class, message, retry_after, refused: _ } = error;
     Input::ModelFailed {
         turn,
@@ -284,6 +285,7 @@ fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
         error: message,
         retry_after,
         usage: None,
+        shown,
         parks: None,
         fallback: None,
         jitter: jitter(),

@@ -22,7 +22,7 @@ use crate::{
     actor::{
         Services,
         executor::ExecutorMsg,
-        run::{Offer, RunActor, RunArgs, RunMsg, beginning},
+        run::{Form, Offer, RunActor, RunArgs, RunMsg, beginning},
     },
     domain::{
         event::RestartCause,
@@ -165,9 +165,16 @@ impl Shard {
             // No log begins like that.
             return self.leave(id, life, Unended::Left);
         };
-        let Some(model) = self.services.models.get(&spec.model) else {
-            let error = format!("model {:?} is not to be had", spec.model);
+        let Some(model) = run.model().and_then(|name| self.services.models.get(name)) else {
+            let error = format!("model {:?} is not to be had", run.model().unwrap_or(&spec.model));
             return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
+        };
+        let form = match spec.response_format.as_ref().map(Form::of).transpose() {
+            Ok(form) => form.map(Arc::new),
+            Err(error) => {
+                let error = format!("response_format: {error}");
+                return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
+            }
         };
         let Some(workspace) = self.services.workspaces.held(&spec.workspace) else {
             return self.open(me, life, run, spec.workspace.clone(), death);
@@ -183,7 +190,7 @@ impl Shard {
         life.head = run.seq();
         let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
         let executor = lives.executor.clone();
-        let args = RunArgs { run, model, workspace, tools, executor, held: life.held };
+        let args = RunArgs { run, model, workspace, tools, form, executor, held: life.held };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {
             Ok((actor, _)) => {
                 lives.by_actor.insert(actor.get_id(), id);

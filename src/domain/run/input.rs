@@ -48,6 +48,8 @@ pub enum Input {
         retry_after: Option<Duration>,
         /// What it may have used up all the same.
         usage: Option<Usage>,
+        /// Bytes of the conversation that the model was shown, if anything was sent.
+        shown: usize,
         /// What the run waits for without a slot, before the next request: then no try is used up.
         parks: Option<ParkReason>,
         /// The model that goes on when this one is given up.
@@ -141,6 +143,8 @@ pub struct Proposal {
     pub duration: Duration,
     /// What was sent.
     pub request: Option<Arc<RequestRecord>>,
+    /// The model that goes on if this is no answer.
+    pub fallback: Option<Arc<str>>,
 }
 
 impl Proposal {
@@ -156,6 +160,7 @@ impl Proposal {
             usage: None,
             duration: Duration::ZERO,
             request: None,
+            fallback: None,
         }
     }
 }
