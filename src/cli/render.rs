@@ -261,6 +261,12 @@ mod tests {
                 "model_retry",
                 r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
             ),
+            ("request_lost", r#"{"usage": {"input": 10, "output": 5}}"#),
+            (
+                "model_switched",
+                r#"{"from": "openai:m", "to": "local", "class": "quota", "error": "HTTP 402: no credit"}"#,
+            ),
+            ("correction", r#"{"text": "Your answer is no JSON."}"#),
             ("limits_set", r#"{"max_turns": 80}"#),
             ("cancel_requested", r#"{"outcome": "budget", "detail": "wall_time"}"#),
             ("paused", "{}"),
