@@ -1,6 +1,6 @@
 //! Runs whose model is given up, and that go on with another.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use herder::domain::{event::Event, id::RunId};
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ async fn interrupted(second: &Server) -> (Plan, Arc<TempDir>, RunId) {
     let run = submitted.run;
     second.asked(1).await;
     stage.until(run, "model_switched", 1).await;
-    stage.supervisor.interrupt();
+    stage.supervisor.drain(Duration::ZERO).await;
     submitted.done.await.unwrap().end.unwrap_err();
     let folder = stage.folder.clone();
     (Plan { provider: provider(&first), store, ..Plan::default() }, folder, run)
