@@ -1,7 +1,25 @@
-//! Another model goes on where one is given up.
+//! The model that a run asks, and the one that goes on where it is given up.
 
-use super::{RunActor, RunState};
-use crate::domain::run::Input;
+use std::sync::Arc;
+
+use super::{Form, RunActor, RunState};
+use crate::{
+    actor::Services,
+    domain::run::{Input, Run},
+    model::Model,
+};
+
+/// The model that the run is at, and the form that its answer must have.
+///
+/// # Errors
+/// Why the run cannot go on.
+pub fn means(services: &Services, run: &Run) -> Result<(Arc<Model>, Option<Arc<Form>>), String> {
+    let name = run.model().map(|name| &**name).unwrap_or_default();
+    let model = services.models.get(name).ok_or_else(|| format!("model {name:?} is not to be had"))?;
+    let format = run.spec().and_then(|spec| spec.response_format.as_ref());
+    let form = format.map(Form::of).transpose().map_err(|error| format!("response_format: {error}"))?;
+    Ok((model, form.map(Arc::new)))
+}
 
 impl RunActor {
     /// Says which model goes on if what is reported has this one given up: the next of the task's own model that has not been

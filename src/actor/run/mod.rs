@@ -36,6 +36,7 @@ mod step;
 mod timer;
 
 pub use ask::jitter;
+pub use fallback::means;
 pub use form::Form;
 pub use judge::Offer;
 pub use message::RunMsg;

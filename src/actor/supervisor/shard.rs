@@ -22,7 +22,7 @@ use crate::{
     actor::{
         Services,
         executor::ExecutorMsg,
-        run::{Form, Offer, RunActor, RunArgs, RunMsg, beginning},
+        run::{Offer, RunActor, RunArgs, RunMsg, beginning, means},
     },
     domain::{
         event::RestartCause,
@@ -165,14 +165,9 @@ impl Shard {
             // No log begins like that.
             return self.leave(id, life, Unended::Left);
         };
-        let Some(model) = run.model().and_then(|name| self.services.models.get(name)) else {
-            let error = format!("model {:?} is not to be had", run.model().unwrap_or(&spec.model));
-            return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
-        };
-        let form = match spec.response_format.as_ref().map(Form::of).transpose() {
-            Ok(form) => form.map(Arc::new),
+        let (model, form) = match means(&self.services, &run) {
+            Ok(means) => means,
             Err(error) => {
-                let error = format!("response_format: {error}");
                 return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
             }
         };

@@ -118,10 +118,9 @@ fn of_one_answer_only_so_many_calls_are_run_and_the_others_are_told() {
 }
 
 #[test]
-fn ten_thousand_calls_of_one_answer_are_no_trouble() {
+fn ten_thousand_calls_of_one_answer_that_share_an_id_are_all_run() {
     const CALLS: usize = 10_000;
     let mut play = Play::limited(Limits { max_calls_per_turn: Some(20_000), ..Limits::default() });
-    let since = std::time::Instant::now();
     play.replies(proposal("", vec![call("same", "read"); CALLS], Stop::ToolCalls));
     let owed = play.run.owed();
     assert_eq!(owed.len(), CALLS);
@@ -131,7 +130,6 @@ fn ten_thousand_calls_of_one_answer_are_no_trouble() {
         play.ends(id.as_str());
     }
     assert_eq!((play.run.turn(), play.run.answered()), (2, 10_000));
-    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }
 
 #[test]
