@@ -180,7 +180,8 @@ fn retry_failed(class: &str) -> Result<RetryFailed, String> {
 }
 
 /// Runs the command.
-pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Exit> {
+pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Result<Exit> {
+    args.task.fill(&mut context.config);
     if args.daemon {
         return super::attach::main(args, context).await;
     }

@@ -89,7 +89,8 @@ impl RunArgs {
 }
 
 /// Runs the command.
-pub(crate) async fn main(args: RunArgs, context: Context) -> anyhow::Result<Exit> {
+pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<Exit> {
+    args.task.fill(&mut context.config);
     let _metrics = serve_metrics(args.work.metrics)?;
     let text = task_text(&args.text)?;
     let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;

@@ -36,7 +36,7 @@ pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) 
         facts: BTreeMap::new(),
         limits: Limits { max_turns: args.max_turns, wall_time_s, ..Limits::default() },
         params: Params::default(),
-        response_format: None,
+        response_format: args.schema.clone(),
         on_truncated: OnTruncated::Block,
         stop_on_tool_error: false,
     };

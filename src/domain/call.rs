@@ -2,17 +2,25 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::id::CallId;
 
 /// The arguments of a call: the text of one JSON object, never anything else.
 ///
 /// Kept as text, so that what is replayed to a provider is byte for byte what was judged and run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Arguments(Arc<RawValue>);
+
+/// Whatever a log holds: what is no object is read as one that says so.
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(if raw.get().starts_with('{') { Self(raw.into()) } else { Self::spoiled(raw.get()) })
+    }
+}
 
 impl Arguments {
     /// Accepts the text of a JSON object.
@@ -31,14 +39,20 @@ impl Arguments {
     }
 
     /// Encodes an object built in code.
-    pub fn from_map(map: &serde_json::Map<String, serde_json::Value>) -> Self {
+    pub fn from_map(map: &Map<String, Value>) -> Self {
         // A map with text keys always encodes; the fallback only keeps this total.
         Self(serde_json::value::to_raw_value(map).unwrap_or_else(|_| RawValue::NULL.to_owned()).into())
     }
 
     /// `{}`.
     pub fn empty() -> Self {
-        Self::from_map(&serde_json::Map::new())
+        Self::from_map(&Map::new())
+    }
+
+    /// An object that stands for what is none: a provider would refuse the whole conversation for it.
+    pub fn spoiled(text: &str) -> Self {
+        let shown: String = text.chars().take(200).collect();
+        Self::from_map(&Map::from_iter([("invalid_arguments".to_owned(), Value::String(shown))]))
     }
 
     /// The object as raw JSON.
@@ -82,7 +96,7 @@ pub struct ToolSpec {
     /// What it does, for the model.
     pub description: Arc<str>,
     /// The JSON Schema of its arguments: an object's.
-    pub schema: Arc<serde_json::Value>,
+    pub schema: Arc<Value>,
 }
 
 /// What a tool does to the world, at most.
@@ -188,6 +202,10 @@ pub enum Failure {
     Denied,
     /// The reply was cut at its length limit, so nothing of it runs.
     Truncated,
+    /// The reply asked for more calls than one reply may.
+    OverLimit,
+    /// The same call has failed too often in a row.
+    Repeated,
     /// The tool ran and says that it failed.
     Failed,
     /// The tool's time was up.
@@ -201,6 +219,23 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the call itself failed, or may not be; the others say that something kept it from running or from its end.
+    pub const fn is_of_the_call(self) -> bool {
+        match self {
+            Self::UnknownTool
+            | Self::InvalidArguments
+            | Self::Denied
+            | Self::Repeated
+            | Self::Failed
+            | Self::TimedOut => true,
+            Self::Truncated
+            | Self::OverLimit
+            | Self::Cancelled
+            | Self::AbortedBeforeStart
+            | Self::OutcomeUnknown => false,
+        }
+    }
+
     /// The name used in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -208,6 +243,8 @@ impl Failure {
             Self::InvalidArguments => "invalid_arguments",
             Self::Denied => "denied",
             Self::Truncated => "truncated",
+            Self::OverLimit => "over_limit",
+            Self::Repeated => "repeated",
             Self::Failed => "failed",
             Self::TimedOut => "timed_out",
             Self::Cancelled => "cancelled",

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::{message::Message, task::TaskSpec, usage::estimated_tokens};
+use super::{call::ToolResult, message::Message, task::TaskSpec, usage::estimated_tokens};
 
 /// A conversation as a model is shown it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Projection {
     /// Rules, facts, the task, then the newest of what followed.
     pub messages: Vec<Message>,
@@ -17,6 +17,8 @@ pub struct Projection {
     pub included: usize,
     /// Messages of the history that are not.
     pub omitted: usize,
+    /// Text bytes of it all.
+    pub bytes: usize,
 }
 
 /// Chooses what of `history` (of `history_bytes` in all, the task first) is shown within `budget_tokens`, an estimate; `None` is no
@@ -28,15 +30,15 @@ pub fn project(
     budget_tokens: Option<u64>,
 ) -> Projection {
     let system = system(spec);
-    let system_bytes: usize = system.iter().map(Message::bytes).sum();
+    let system_bytes = bytes_of(&system);
     let fits = |bytes: usize| budget_tokens.is_none_or(|budget| estimated_tokens(bytes) <= budget);
 
-    let (head, tail) = if fits(system_bytes + history_bytes) {
-        (history, history.len())
+    let (head, tail, bytes) = if fits(system_bytes + history_bytes) {
+        (history, history.len(), system_bytes + history_bytes)
     } else {
         let head = history.get(..1).unwrap_or_default();
-        let head_bytes: usize = head.iter().map(Message::bytes).sum();
-        (head, newest(history, head.len(), system_bytes + head_bytes, fits))
+        let (tail, bytes) = newest(history, head.len(), system_bytes + bytes_of(head), fits);
+        (head, tail, bytes)
     };
     let shown = history.get(tail..).unwrap_or_default();
     let included = head.len() + shown.len();
@@ -45,18 +47,81 @@ pub fn project(
     messages.reserve_exact(included);
     messages.extend_from_slice(head);
     messages.extend_from_slice(shown);
-    Projection { messages, included, omitted: history.len() - included }
+    Projection { messages, included, omitted: history.len() - included, bytes }
 }
 
-/// Where the newest blocks begin that are shown of `history[head..]`, with `used` bytes spent on what comes before.
-fn newest(history: &[Message], head: usize, mut used: usize, fits: impl Fn(usize) -> bool) -> usize {
+/// Chooses what of `history` is shown to a model that turned out to bear only so many bytes, as a rule fewer than [`project`]
+/// shows: of older calls first the outputs are left out, the oldest first, then whole blocks. Rules, facts, the task and the
+/// newest block are shown all the same.
+pub fn narrow(spec: &TaskSpec, history: &[Message], most: usize) -> Projection {
+    let mut messages = system(spec);
+    let head = history.get(..1).unwrap_or_default();
+    messages.extend_from_slice(head);
+    let newest = block_start(history, head.len(), history.len());
+    let mut bytes = bytes_of(&messages) + bytes_of(history.get(newest..).unwrap_or_default());
+
+    // Without their outputs, as many blocks as there is room for.
+    let mut from = newest;
+    while from > head.len() {
+        let start = block_start(history, head.len(), from);
+        let pruned: usize = history
+            .get(start..from)
+            .unwrap_or_default()
+            .iter()
+            .map(|message| without_output(message).bytes())
+            .sum();
+        if bytes + pruned > most {
+            break;
+        }
+        (from, bytes) = (start, bytes + pruned);
+    }
+    // With what is left of it, the newest get their outputs back.
+    let mut whole = newest;
+    while whole > from {
+        let start = block_start(history, head.len(), whole);
+        let block = history.get(start..whole).unwrap_or_default();
+        let outputs: usize =
+            block.iter().map(|message| message.bytes() - without_output(message).bytes()).sum();
+        if bytes + outputs > most {
+            break;
+        }
+        (whole, bytes) = (start, bytes + outputs);
+    }
+
+    messages.extend(history.get(from..whole).unwrap_or_default().iter().map(without_output));
+    messages.extend_from_slice(history.get(whole..).unwrap_or_default());
+    let included = head.len() + history.len() - from;
+    Projection { messages, included, omitted: history.len() - included, bytes }
+}
+
+/// What stands for an output that is left out.
+const LEFT_OUT: &str = "(this output is left out: the conversation is too long)";
+
+/// The message, its output left out if it has one that is longer than what stands for it.
+fn without_output(message: &Message) -> Message {
+    match message {
+        Message::Tool(result) if result.output.len() > LEFT_OUT.len() => {
+            let result = ToolResult { output: LEFT_OUT.into(), ..ToolResult::clone(result) };
+            Message::Tool(Arc::new(result))
+        }
+        Message::System(_) | Message::User(_) | Message::Assistant(_) | Message::Tool(_) => message.clone(),
+    }
+}
+
+fn bytes_of(messages: &[Message]) -> usize {
+    messages.iter().map(Message::bytes).sum()
+}
+
+/// Where the newest blocks begin that are shown of `history[head..]`, with `used` bytes spent on what comes before, and how
+/// many are spent then.
+fn newest(history: &[Message], head: usize, mut used: usize, fits: impl Fn(usize) -> bool) -> (usize, usize) {
     let mut from = history.len();
     while from > head && (from == history.len() || fits(used)) {
         let start = block_start(history, head, from);
-        used += history.get(start..from).unwrap_or_default().iter().map(Message::bytes).sum::<usize>();
+        used += bytes_of(history.get(start..from).unwrap_or_default());
         from = start;
     }
-    from
+    (from, used)
 }
 
 /// Where the block begins that ends before `end`: results belong to the answer that asked for them.
@@ -83,184 +148,4 @@ fn facts(spec: &TaskSpec) -> Option<Arc<str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::domain::{
-        call::{Arguments, ToolCall, ToolResult},
-        id::CallId,
-        message::{Reply, validate},
-        outcome::Stop,
-    };
-
-    #[test]
-    fn rules_come_first_then_facts_by_name_then_the_conversation() {
-        let facts = [("os", "linux"), ("language", "rust")];
-        let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned()));
-        let spec = TaskSpec { system: Some("be brief".into()), facts: BTreeMap::from(facts), ..task() };
-        let history = history(&[Block::Says(2)]);
-        let mut expected = vec![
-            Message::System("be brief".into()),
-            Message::System("Known facts:\n- language: rust\n- os: linux".into()),
-        ];
-        expected.extend(history.clone());
-        assert_eq!(show(&spec, &history, None), Projection { messages: expected, included: 2, omitted: 0 });
-    }
-
-    #[test]
-    fn blank_rules_and_no_facts_are_no_messages() {
-        let spec = TaskSpec { system: Some(" \n".into()), ..task() };
-        let history = history(&[]);
-        assert_eq!(show(&spec, &history, Some(0)).messages, history);
-    }
-
-    #[test]
-    fn the_block_that_crosses_the_budget_is_shown_and_older_ones_are_not() {
-        let history = history(&[Block::Hears(40), Block::Acts(2, 40), Block::Acts(1, 40), Block::Says(40)]);
-        // In tokens, from the newest on: 1 for the task, then 11, 21, 42 and 52 in all.
-        let shown = |budget| {
-            let Projection { messages, included, omitted } = show(&task(), &history, Some(budget));
-            assert_eq!((messages.len(), omitted), (included, history.len() - included));
-            assert_eq!(messages[0], history[0]);
-            assert_eq!(messages[1..], history[omitted + 1..]);
-            included
-        };
-        assert_eq!([0, 10, 11, 20, 21, 41, 42].map(shown), [2, 2, 4, 4, 7, 7, 8]);
-    }
-
-    #[test]
-    fn a_block_larger_than_the_budget_is_shown_whole() {
-        let history = history(&[Block::Says(4), Block::Acts(50, 4_000)]);
-        let projection = show(&task(), &history, Some(10));
-        assert_eq!((projection.included, projection.omitted), (52, 1));
-        assert_eq!(projection.messages[1..], history[2..]);
-    }
-
-    #[test]
-    fn payloads_are_shared_not_copied() {
-        let history = history(&[Block::Acts(1, 10)]);
-        let projection = show(&task(), &history, None);
-        for (shown, kept) in projection.messages.iter().zip(&history) {
-            let same = match (shown, kept) {
-                (Message::User(a), Message::User(b)) => Arc::ptr_eq(a, b),
-                (Message::Assistant(a), Message::Assistant(b)) => Arc::ptr_eq(a, b),
-                (Message::Tool(a), Message::Tool(b)) => Arc::ptr_eq(a, b),
-                (a, b) => panic!("{a:?} is shown for {b:?}"),
-            };
-            assert!(same);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn whatever_the_budget_what_is_shown_is_valid_and_the_newest(
-            blocks in prop::collection::vec(block(), 0..12),
-            budget in prop::option::of(0..400_u64),
-            facts in prop::collection::btree_map("[a-z]{1,4}", "[a-z ]{0,40}", 0..3),
-        ) {
-            let spec = TaskSpec { system: Some("rules".into()), facts, ..task() };
-            let history = history(&blocks);
-            let Projection { messages, included, omitted } = show(&spec, &history, budget);
-            let system = system(&spec);
-            let (shown_system, shown) = messages.split_at(system.len());
-
-            prop_assert_eq!(validate(&messages), Ok(()));
-            prop_assert_eq!(shown_system, &system[..]);
-            prop_assert_eq!((shown.len(), omitted), (included, history.len() - included));
-            prop_assert_eq!(&shown[0], &history[0]);
-            prop_assert_eq!(&shown[1..], &history[omitted + 1..]);
-            if let Some(newest) = blocks.last() {
-                prop_assert!(included > newest.messages());
-            }
-
-            let bytes = |messages: &[Message]| messages.iter().map(Message::bytes).sum::<usize>();
-            if omitted > 0 {
-                let budget = budget.unwrap();
-                let oldest = blocks_of(&shown[1..]).next().unwrap();
-                prop_assert!(estimated_tokens(bytes(&messages)) > budget, "room was left");
-                let newer = blocks_of(&shown[1..]).skip(1).map(bytes).sum::<usize>();
-                let before = bytes(&system) + bytes(&shown[..1]) + newer;
-                let only = oldest.len() == shown.len() - 1;
-                prop_assert!(only || estimated_tokens(before) <= budget, "more than the crossing block is over");
-            }
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Block {
-        Says(usize),
-        Hears(usize),
-        Acts(usize, usize),
-    }
-
-    impl Block {
-        fn messages(&self) -> usize {
-            match self {
-                Self::Says(_) | Self::Hears(_) => 1,
-                Self::Acts(calls, _) => calls + 1,
-            }
-        }
-    }
-
-    fn block() -> impl Strategy<Value = Block> {
-        prop_oneof![
-            (1..200_usize).prop_map(Block::Says),
-            (1..200_usize).prop_map(Block::Hears),
-            (1..4_usize, 0..300_usize).prop_map(|(calls, bytes)| Block::Acts(calls, bytes)),
-        ]
-    }
-
-    fn blocks_of(messages: &[Message]) -> impl Iterator<Item = &[Message]> {
-        messages.chunk_by(|_, next| matches!(next, Message::Tool(_)))
-    }
-
-    fn show(spec: &TaskSpec, history: &[Message], budget: Option<u64>) -> Projection {
-        project(spec, history, history.iter().map(Message::bytes).sum(), budget)
-    }
-
-    fn history(blocks: &[Block]) -> Vec<Message> {
-        let mut history = vec![Message::User("task".into())];
-        for (turn, block) in blocks.iter().enumerate() {
-            match *block {
-                Block::Says(bytes) => history.push(reply("s".repeat(bytes), Vec::new())),
-                Block::Hears(bytes) => history.push(Message::User("h".repeat(bytes).into())),
-                Block::Acts(calls, bytes) => {
-                    let ids: Vec<_> = (0..calls).map(|n| CallId::new(format!("call_{turn}_{n}"))).collect();
-                    history.push(reply(String::new(), ids.iter().map(call).collect()));
-                    history.extend(ids.into_iter().map(|id| result(id, bytes)));
-                }
-            }
-        }
-        history
-    }
-
-    fn call(id: &CallId) -> ToolCall {
-        ToolCall { id: id.clone(), provider_id: None, name: "".into(), arguments: Arguments::empty() }
-    }
-
-    fn reply(text: String, calls: Vec<ToolCall>) -> Message {
-        let stop = if calls.is_empty() { Stop::EndTurn } else { Stop::ToolCalls };
-        Message::Assistant(Arc::new(Reply { text: text.into(), calls, ..Reply::new(stop) }))
-    }
-
-    fn result(call: CallId, bytes: usize) -> Message {
-        let output = "r".repeat(bytes).into();
-        Message::Tool(Arc::new(ToolResult {
-            call,
-            ok: true,
-            output,
-            failure: None,
-            terminate: false,
-            timing: None,
-        }))
-    }
-
-    fn task() -> TaskSpec {
-        serde_json::from_str(r#"{"task": "task", "attempt": 1, "model": "m", "workspace": "/w"}"#).unwrap()
-    }
-}
+mod tests;

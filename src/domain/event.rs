@@ -8,18 +8,22 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use self::stored::read;
-pub use self::stored::{DecodeError, decode, encode};
+pub use self::{
+    request::{Correction, ModelRetry, ModelSwitched, RequestLost},
+    stored::{DecodeError, decode, encode},
+};
 use super::{
     call::{Access, EffectClass, ToolResult},
     id::{CallId, Pos, RunId, Seq},
     message::Reply,
-    outcome::{FaultClass, Outcome},
+    outcome::Outcome,
     policy::Verdict,
     task::TaskSpec,
     time::Timestamp,
     usage::{Limits, Usage},
 };
 
+mod request;
 mod stored;
 
 /// The version of the event format that this program writes.
@@ -189,60 +193,6 @@ pub struct QueuedInput {
 pub struct InputClaimed {
     /// Which one.
     pub input: u32,
-}
-
-/// See [`Event::ModelRetry`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelRetry {
-    /// Which request of the turn failed; the first is 1.
-    pub attempt: u32,
-    /// What kind of failure it was.
-    pub class: FaultClass,
-    /// What was said about it.
-    pub error: String,
-    /// When the next request goes out.
-    pub not_before: Timestamp,
-    /// Microseconds that the failed one waited for its place before it went out.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub waited_us: u64,
-    /// What it may have used up all the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-/// See [`Event::RequestLost`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestLost {
-    /// What it may have used up at most.
-    pub usage: Usage,
-}
-
-/// See [`Event::ModelSwitched`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelSwitched {
-    /// The model that was asked so far.
-    pub from: Arc<str>,
-    /// The one that is asked from now on.
-    pub to: Arc<str>,
-    /// What kind of failure it was.
-    pub class: FaultClass,
-    /// What was said about it.
-    pub error: String,
-    /// What the failed request may have used up all the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-}
-
-/// See [`Event::Correction`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Correction {
-    /// What the model is told.
-    pub text: Arc<str>,
 }
 
 /// See [`Event::CancelRequested`].

@@ -202,9 +202,10 @@ impl Glance {
                     (*retries, *not_before) = (retry.attempt, retry.not_before);
                 }
             }
-            Event::ModelSwitched(_) => {
-                if let Stand::Thinking { not_before, .. } = &mut self.stand {
-                    *not_before = at;
+            Event::ModelSwitched(switched) => {
+                self.model = switched.to.clone();
+                if let Stand::Thinking { retries, not_before } = &mut self.stand {
+                    (*retries, *not_before) = (*retries + 1, at);
                 }
             }
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),

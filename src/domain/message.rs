@@ -11,6 +11,10 @@ use super::{
     usage::Usage,
 };
 
+mod validate;
+
+pub use validate::{Invalid, validate};
+
 /// One entry of a conversation. Payloads are shared, so a conversation is cheap to hand on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -123,64 +127,4 @@ impl Reply {
         let reasoning = self.reasoning.as_ref().map_or(0, |text| text.len());
         self.text.len() + reasoning + kept.sum::<usize>() + calls.sum::<usize>()
     }
-}
-
-/// Why a conversation is not one that a provider accepts.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    #[error("message {at}: call {id} is answered by nothing before the next message")]
-    Unanswered { at: usize, id: String },
-    #[error("message {at}: the result for {id} answers no open call")]
-    Orphan { at: usize, id: String },
-    #[error("message {at}: call id {id} was used before")]
-    DuplicateId { at: usize, id: String },
-    #[error("message {at} is empty")]
-    Empty { at: usize },
-    #[error("message {at}: a system message after the conversation began")]
-    LateSystem { at: usize },
-}
-
-/// Checks the rules that every provider has in common: each call answered once, right after the message that
-/// asked; ids unique over the whole history; nothing empty.
-///
-/// # Errors
-/// The first rule that is broken, and where.
-pub fn validate(messages: &[Message]) -> Result<(), Invalid> {
-    let mut used = std::collections::BTreeSet::new();
-    let mut open: Vec<&str> = Vec::new();
-    let mut begun = false;
-    for (at, message) in messages.iter().enumerate() {
-        if let Message::Tool(result) = message {
-            let id = result.call.as_str();
-            let Some(index) = open.iter().position(|asked| *asked == id) else {
-                return Err(Invalid::Orphan { at, id: id.to_owned() });
-            };
-            open.swap_remove(index);
-            continue;
-        }
-        if let Some(id) = open.first() {
-            return Err(Invalid::Unanswered { at, id: (*id).to_owned() });
-        }
-        match message {
-            Message::System(_) if begun => return Err(Invalid::LateSystem { at }),
-            Message::System(text) | Message::User(text) if text.trim().is_empty() => {
-                return Err(Invalid::Empty { at });
-            }
-            Message::System(_) => {}
-            Message::User(_) | Message::Tool(_) => begun = true,
-            Message::Assistant(reply) => {
-                begun = true;
-                if reply.text.trim().is_empty() && reply.calls.is_empty() {
-                    return Err(Invalid::Empty { at });
-                }
-                for call in &reply.calls {
-                    if !used.insert(call.id.as_str()) {
-                        return Err(Invalid::DuplicateId { at, id: call.id.as_str().to_owned() });
-                    }
-                    open.push(call.id.as_str());
-                }
-            }
-        }
-    }
-    open.first().map_or(Ok(()), |id| Err(Invalid::Unanswered { at: messages.len(), id: (*id).to_owned() }))
 }

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod call;
 pub mod context;
 pub mod event;
+pub mod form;
 pub mod gate;
 pub mod glance;
 pub mod id;

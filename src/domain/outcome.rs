@@ -64,6 +64,10 @@ pub enum Block {
     Policy,
     /// An approval was refused.
     Approval,
+    /// A call failed or was denied, and the task is to stop at that.
+    ToolError,
+    /// The answer is not of the form that it was to have, corrections or not.
+    Format,
 }
 
 /// What kind of failure a model request met; decides whether trying again can help.
@@ -135,7 +139,10 @@ names!(Limit {
     Turns => "turns", ToolCalls => "tool_calls", InputTokens => "input_tokens", OutputTokens => "output_tokens",
     TotalTokens => "total_tokens", Cost => "cost", WallTime => "wall_time", ActiveTime => "active_time",
 });
-names!(Block { Truncated => "truncated", Refusal => "refusal", Policy => "policy", Approval => "approval" });
+names!(Block {
+    Truncated => "truncated", Refusal => "refusal", Policy => "policy", Approval => "approval",
+    ToolError => "tool_error", Format => "format",
+});
 names!(FaultClass {
     RateLimit => "rate_limit", Overloaded => "overloaded", Transient => "transient", Timeout => "timeout",
     Stall => "stall", Auth => "auth", Quota => "quota", Invalid => "invalid",

@@ -26,6 +26,21 @@ pub const fn uses_a_try(class: FaultClass) -> bool {
     }
 }
 
+/// Whether another model may do what this one did not.
+pub const fn another_may_do(class: FaultClass) -> bool {
+    match class {
+        FaultClass::RateLimit
+        | FaultClass::Overloaded
+        | FaultClass::Transient
+        | FaultClass::Timeout
+        | FaultClass::Stall
+        | FaultClass::Auth
+        | FaultClass::Quota
+        | FaultClass::ContextOverflow => true,
+        FaultClass::Invalid | FaultClass::Cancelled => false,
+    }
+}
+
 /// How long to wait before the next request, or `None` to give up.
 ///
 /// `tries` counts the failures of the turn that used up a try, this one included; `attempt` counts all its failures.

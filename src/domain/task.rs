@@ -139,6 +139,14 @@ pub struct AnswerSchema {
     pub strict: Option<bool>,
 }
 
+impl ResponseFormat {
+    /// JSON that this schema describes.
+    pub fn of_schema(schema: Value) -> Self {
+        let schema = Arc::new(schema);
+        Self::JsonSchema { json_schema: AnswerSchema { name: answer(), schema, strict: None } }
+    }
+}
+
 fn answer() -> String {
     "answer".to_owned()
 }

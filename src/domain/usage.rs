@@ -94,6 +94,11 @@ pub fn estimated_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes / 4).unwrap_or(u64::MAX)
 }
 
+/// The most bytes that are estimated to be so many tokens.
+pub fn bytes_of(tokens: u64) -> usize {
+    usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(4)
+}
+
 /// What a model costs. Whole billionths of a dollar for a million tokens: finer than any price list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
@@ -160,10 +165,24 @@ pub struct Limits {
 impl Limits {
     /// Turns that a run may take where nobody set a limit.
     pub const DEFAULT_MAX_TURNS: u32 = 50;
+    /// Calls of one answer that are run where nobody set a limit.
+    pub const DEFAULT_MAX_CALLS_PER_TURN: u32 = 64;
+    /// Failures of one call in a row where nobody set a limit.
+    pub const DEFAULT_MAX_REPEATS: u32 = 3;
 
     /// The turn limit in force: a run is bounded whether or not anybody set a limit.
     pub fn turns(&self) -> u32 {
         self.max_turns.unwrap_or(Self::DEFAULT_MAX_TURNS)
+    }
+
+    /// The limit in force of calls of one answer.
+    pub fn calls_per_turn(&self) -> u32 {
+        self.max_calls_per_turn.unwrap_or(Self::DEFAULT_MAX_CALLS_PER_TURN)
+    }
+
+    /// The limit in force of failures of one call in a row.
+    pub fn repeats(&self) -> u32 {
+        self.max_repeats.unwrap_or(Self::DEFAULT_MAX_REPEATS)
     }
 
     /// Fills what `self` leaves open from `defaults`.

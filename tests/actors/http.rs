@@ -25,13 +25,17 @@ use crate::{
     },
 };
 
+/// A provider that asks this server.
+pub(crate) fn provider(server: &Server) -> Arc<OpenAi> {
+    let settings = Settings { base_url: server.base_url(), ..Settings::default() };
+    Arc::new(OpenAi::new(http::client().unwrap(), settings).unwrap())
+}
+
 /// Over a log on the disk.
-async fn stage(server: &Server) -> Stage {
+pub(crate) async fn stage(server: &Server) -> Stage {
     let folder = TempDir::new().unwrap();
     let store = SqliteStore::open(&folder.path().join("log.db"), Options::default()).unwrap();
-    let settings = Settings { base_url: server.base_url(), ..Settings::default() };
-    let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
-    let plan = Plan { provider: Arc::new(provider), store: Arc::new(store), ..Plan::default() };
+    let plan = Plan { provider: provider(server), store: Arc::new(store), ..Plan::default() };
     plan.settings(|settings| settings.max_live_runs = 200).start_in(Arc::new(folder)).await
 }
 

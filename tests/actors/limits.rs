@@ -11,7 +11,7 @@ use std::{
 use futures_util::{StreamExt as _, stream, stream::BoxStream};
 use herder::{
     domain::{
-        call::{Failure, Mode},
+        call::{EffectClass, Failure, Mode},
         id::BatchId,
     },
     model::{Delta, ModelError, ModelProvider, Request},
@@ -106,6 +106,18 @@ async fn a_run_ends_when_its_active_time_is_up() {
     let (outcome, time) = limited(plan, &asks("slow"), json!({ "active_time_s": 10 })).await;
     assert_eq!(outcome, "budget: active_time");
     assert!(about(time, 10), "{time:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_calls_of_one_answer_are_made_in_passing() {
+    let stage = Plan::default().tool(Double::quick("look").effect(EffectClass::Read)).start().await;
+    let ids: Vec<_> = (0..10_000).map(|n| format!("c{n}")).collect();
+    let batch: Vec<_> = ids.iter().map(|id| (id.as_str(), "look", json!({}))).collect();
+    let more = json!({ "limits": { "max_calls_per_turn": 10_000 } });
+    let since = std::time::Instant::now();
+    let end = stage.end(stage.submit("ws", &json!([calls(&batch), says("done")]), &more)).await;
+    assert_eq!((end.outcome.to_string(), end.calls, end.turns), ("done".to_owned(), 10_000, 2));
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,16 +3,20 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod accounts;
+mod answers;
 mod arrival;
+mod bad_calls;
 mod cancel;
 mod cancel_call;
 mod doubles;
 mod drain;
+mod fallbacks;
 mod http;
 mod limits;
 mod moved;
 mod mutation;
 mod origins;
+mod overflow;
 mod pause;
 mod pause_in_trouble;
 mod restart;

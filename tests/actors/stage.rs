@@ -52,6 +52,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 pub(crate) struct Plan {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) provider: Arc<dyn ModelProvider>,
+    /// Models that go on with a run that the first is given up for, in this order.
+    pub(crate) fallbacks: Vec<(&'static str, Arc<dyn ModelProvider>)>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) policy: Policy,
@@ -64,6 +66,7 @@ impl Default for Plan {
         Self {
             store: Arc::new(MemoryStore::default()),
             provider: Arc::new(Scripted::default()),
+            fallbacks: Vec::new(),
             clock: Arc::new(SystemClock),
             tools: Vec::new(),
             policy: policies::load("trusted").unwrap(),
@@ -113,11 +116,16 @@ impl Plan {
             toolbox.register(tool).unwrap();
         }
         let models = Models::default();
+        let fallbacks = self.fallbacks.iter().map(|(name, _)| (*name).into()).collect();
         models.insert(Model {
             wire_name: "fake-1".into(),
             governor: Governor::new(Account::new("account"), self.rates),
+            fallbacks,
             ..Model::new("m", self.provider)
         });
+        for (name, provider) in self.fallbacks {
+            models.insert(Model::new(name, provider));
+        }
         let services = Services {
             store: self.store.clone(),
             clock: self.clock,

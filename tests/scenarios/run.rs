@@ -45,6 +45,21 @@ fn the_last_answer_is_on_stdout_and_what_happens_on_stderr() {
 }
 
 #[test]
+fn an_answer_by_a_schema_is_mended_and_is_bare_json_on_stdout() {
+    let mended = place(&json!([{"text": "Two files."}, {"text": "```json\n{\"files\": 2}\n```"}]));
+    let schema =
+        json!({"type": "object", "properties": {"files": {"type": "integer"}}, "required": ["files"]});
+    std::fs::write(mended.path("schema.json"), schema.to_string()).unwrap();
+    let file = mended.path("schema.json").to_str().unwrap().to_owned();
+    let ended = mended.herder(&[&RUN[..], &["--schema", &file]].concat()).expect(0);
+    assert_eq!(ended.out, "{\"files\": 2}\n");
+
+    std::fs::write(mended.path("schema.json"), r#"{"type": "objekt"}"#).unwrap();
+    let ended = mended.herder(&[&RUN[..], &["--schema", &file]].concat()).expect(2);
+    assert!(ended.err.contains("--schema") && ended.err.contains("not a JSON Schema"), "{}", ended.err);
+}
+
+#[test]
 fn the_exit_code_is_the_outcome() {
     let refused = place(&json!([{"fault": {"status": 400, "body": "no such thing"}}]));
     let ended = refused.herder(&RUN).expect(1);

@@ -81,8 +81,10 @@ impl Answer {
         usage: Option<Usage>,
         duration: Duration,
     ) -> Proposal {
+        let is_last = self.calls.is_empty() && matches!(self.stop, Some(Stop::EndTurn | Stop::ToolCalls));
         let kept = Kept { model: request.model.clone(), blocks: self.kept };
         Proposal {
+            misfit: judge.form.as_ref().filter(|_| is_last).and_then(|form| form.misfit(&self.text)),
             text: self.text.into(),
             reasoning: (!self.reasoning.is_empty()).then(|| self.reasoning.into()),
             kept: (!kept.blocks.is_empty()).then_some(kept),

@@ -16,38 +16,36 @@ use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
-        context,
-        event::ParkReason,
         id::RunId,
         message::{self, RequestRecord},
         outcome::FaultClass,
-        retry::PATIENCE,
         run::{Input, Proposal},
         task::Params,
         time::Timestamp,
-        usage::estimated_tokens,
     },
     model::{
         Delta, Model, ModelError, Request,
-        governor::{LatchReason, Latched, Permit, Pledge},
+        governor::{Permit, Pledge},
     },
     telemetry::{metric, span},
 };
 
 /// Everything that a request needs.
-struct Asking {
-    services: Arc<Services>,
-    run: RunId,
-    turn: u32,
-    attempt: u32,
-    model: Arc<Model>,
-    judge: Judge,
-    cancel: CancellationToken,
-    since: Instant,
+pub(super) struct Asking {
+    pub(super) services: Arc<Services>,
+    pub(super) run: RunId,
+    pub(super) turn: u32,
+    pub(super) attempt: u32,
+    pub(super) model: Arc<Model>,
+    pub(super) judge: Judge,
+    pub(super) cancel: CancellationToken,
+    pub(super) since: Instant,
     /// Bytes that the model is sent, for when it does not say how many tokens that was.
-    bytes: usize,
-    record: RequestRecord,
-    departure: Departure,
+    pub(super) bytes: usize,
+    pub(super) record: RequestRecord,
+    pub(super) departure: Departure,
+    /// Whether another model can go on, so that nobody need wait for the account to open.
+    pub(super) has_fallback: bool,
 }
 
 /// What came of a request, and what goes on with it.
@@ -82,7 +80,7 @@ pub(super) fn spawn(
     let services = actor.services.clone();
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
-    let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), budget);
+    let projection = state.run.projection(budget);
     let max_tokens = spec.params.max_tokens.or(state.model.max_output_tokens);
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
@@ -110,15 +108,18 @@ pub(super) fn spawn(
             services: services.clone(),
             workspace: state.workspace.clone(),
             offered: state.tools.names.clone(),
+            form: state.form.clone(),
         },
         cancel: cancel.clone(),
         services: services.clone(),
         since: Instant::now(),
-        bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
+        bytes: projection.bytes,
         record,
         departure: Departure::from(not_before.max(services.clock.now())),
+        has_fallback: actor.fallback(state).is_some(),
     };
     state.progress.departure = Some(asking.departure.clone());
+    let bytes = asking.bytes;
     let led_here = state.progress.last;
     let (permit, pledge) = (state.progress.permit.take(), state.progress.pledge.take());
     let wait = not_before.since(asking.services.clock.now());
@@ -133,7 +134,7 @@ pub(super) fn spawn(
         let asked = AssertUnwindSafe(asking.ask(request, permit, pledge)).catch_unwind().await;
         let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
-            Asked { input: failed(turn, attempt, fault), permit: None, rest: None }
+            Asked { input: failed(turn, attempt, bytes, fault), permit: None, rest: None }
         });
         let over = match &mut rest {
             Some(rest) => tokio::time::timeout(REST.0, rest.next()).await.is_ok(),
@@ -174,15 +175,14 @@ impl Asking {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
-            return Asked { input: failed(turn, attempt, fault), permit: None, rest: None };
+            return Asked { input: failed(turn, attempt, 0, fault), permit: None, rest: None };
         }
         // It waits for its place now, which counts as much.
         drop(pledge);
-        let mut permit = match permit {
-            Some(permit) => permit,
-            None => self.model.governor.admit().await,
+        let mut permit = match self.place(permit).await {
+            Ok(permit) => permit,
+            Err(error) => return Asked { input: self.failed(error), permit: None, rest: None },
         };
-        permit.send(estimated_tokens(self.bytes)).await;
         if !self.departure.depart(self.services.clock.now()) {
             // It was called off, and whoever did so ends this task.
             return std::future::pending().await;
@@ -213,54 +213,6 @@ impl Asking {
                 permit.failed(error.class, error.retry_after);
                 Asked { input: self.failed(error), permit: Some(permit), rest: None }
             }
-        }
-    }
-
-    /// What is to become of the run after a request that failed, and of everybody who asks the same account.
-    fn failed(&self, error: ModelError) -> Input {
-        let parks = self.shut_account(&error);
-        let ModelError { class, message, retry_after, refused: _ } = error;
-        Input::ModelFailed {
-            turn: self.turn,
-            attempt: self.attempt,
-            class,
-            error: message,
-            retry_after,
-            usage: None,
-            waited: self.departure.waited(self.services.clock.now()),
-            parks,
-            fallback: None,
-            jitter: jitter(),
-        }
-    }
-
-    /// Shuts the account if asking on would only be refused; says what the run waits for without a slot, if it does.
-    fn shut_account(&self, error: &ModelError) -> Option<ParkReason> {
-        let account = self.model.governor.account();
-        let until = error.retry_after.map(|wait| Instant::now() + wait);
-        let shut = |reason| account.shut(Latched { reason, until, said: error.message.as_str().into() });
-        let outlasts = self.services.settings.outlast_accounts;
-        match error.class {
-            FaultClass::Quota => {
-                shut(LatchReason::Quota);
-                (account.latch().is_some() && outlasts).then_some(ParkReason::Quota)
-            }
-            FaultClass::Auth => {
-                let is_shut = account.rejected(&error.message);
-                (is_shut && outlasts).then_some(ParkReason::Auth)
-            }
-            FaultClass::RateLimit
-            | FaultClass::Overloaded
-            | FaultClass::Transient
-            | FaultClass::Timeout
-            | FaultClass::Stall => {
-                error.retry_after.filter(|wait| *wait > PATIENCE)?;
-                if error.class == FaultClass::RateLimit {
-                    shut(LatchReason::RateLimit);
-                }
-                Some(ParkReason::RateLimit)
-            }
-            FaultClass::Invalid | FaultClass::ContextOverflow | FaultClass::Cancelled => None,
         }
     }
 
@@ -339,8 +291,8 @@ impl Asking {
     }
 }
 
-/// A fault of herder's own, before anything was sent.
-fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
+/// A fault of herder's own.
+fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
     let ModelError { class, message, retry_after, refused: _ } = error;
     Input::ModelFailed {
         turn,
@@ -350,13 +302,14 @@ fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
         retry_after,
         usage: None,
         waited: Duration::ZERO,
+        shown,
         parks: None,
         fallback: None,
         jitter: jitter(),
     }
 }
 
-fn error(class: FaultClass, message: &str) -> ModelError {
+pub(super) fn error(class: FaultClass, message: &str) -> ModelError {
     ModelError::new(class, message)
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::Form;
 use crate::{
     actor::Services,
     domain::{
@@ -26,6 +27,7 @@ pub(super) struct Judge {
     pub(super) services: Arc<Services>,
     pub(super) workspace: Arc<Workspace>,
     pub(super) offered: Arc<[Arc<str>]>,
+    pub(super) form: Option<Arc<Form>>,
 }
 
 /// The tools that a run is offered.
@@ -123,11 +125,7 @@ fn read(raw: &str) -> Result<Read, (Arguments, String)> {
     if trimmed.is_empty() || trimmed == "null" {
         return Ok(Read { arguments: Arguments::empty(), value: Value::Object(Map::new()) });
     }
-    let spoiled = |why: String| {
-        let shown: String = raw.chars().take(200).collect();
-        let map = Map::from_iter([("invalid_arguments".to_owned(), Value::String(shown))]);
-        (Arguments::from_map(&map), why)
-    };
+    let spoiled = |why: String| (Arguments::spoiled(raw), why);
     let arguments = Arguments::parse(trimmed).map_err(&spoiled)?;
     let value = serde_json::from_str(arguments.as_str())
         .map_err(|error| spoiled(format!("arguments are not valid JSON: {error}")))?;

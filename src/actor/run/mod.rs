@@ -26,13 +26,19 @@ use crate::{
 
 mod answer;
 mod ask;
+mod counting;
+mod fallback;
+mod form;
 mod hold;
 mod judge;
 mod message;
+mod place;
 mod step;
 mod timer;
 
 pub use ask::jitter;
+pub use fallback::means;
+pub use form::Form;
 pub use judge::Offer;
 pub use message::RunMsg;
 use step::Progress;
@@ -60,6 +66,8 @@ pub struct RunArgs {
     pub workspace: Arc<Workspace>,
     /// What it is offered.
     pub tools: Offer,
+    /// The form that its last answer must have.
+    pub form: Option<Arc<Form>>,
     /// Who runs its calls.
     pub executor: ActorRef<ExecutorMsg>,
     /// Whether it is to send no further request.
@@ -74,6 +82,8 @@ pub struct RunState {
     model: Arc<Model>,
     workspace: Arc<Workspace>,
     tools: Offer,
+    /// The form that its last answer must have.
+    form: Option<Arc<Form>>,
     executor: ActorRef<ExecutorMsg>,
     /// It is to send no further request.
     held: bool,
@@ -100,9 +110,9 @@ impl Actor for RunActor {
     type Arguments = RunArgs;
 
     async fn pre_start(&self, _: ActorRef<RunMsg>, args: RunArgs) -> Result<RunState, ActorProcessingErr> {
-        let RunArgs { run, model, workspace, tools, executor, held, pledge } = args;
+        let RunArgs { run, model, workspace, tools, form, executor, held, pledge } = args;
         let progress = Progress::pledged(pledge);
-        Ok(RunState { run, model, workspace, tools, executor, held, progress })
+        Ok(RunState { run, model, workspace, tools, form, executor, held, progress })
     }
 
     async fn handle(
@@ -130,7 +140,8 @@ impl RunActor {
                 // Whoever waits for this may be gone.
                 taken.map(|taken| taken.send(()));
             }
-            RunMsg::Asked(input, permit) => {
+            RunMsg::Asked(mut input, permit) => {
+                self.offer_fallback(state, &mut input);
                 state.progress.permit = permit;
                 self.report(me, state, input)?;
                 // Whoever asks next has taken it; if nobody does, the place is free.

@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask, hold::Departure};
+use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -18,12 +18,12 @@ use crate::{
     domain::{
         event::{Event, Fact, FileChange, RunEnd},
         id::CallId,
-        outcome::Outcome,
+        outcome::{Breakage, Outcome},
         run::{Effect, EffectId, Input, Phase, Refused},
     },
     model::governor::{Permit, Pledge},
     store::{StoreError, Ticket},
-    telemetry::{metric, span},
+    telemetry::span,
 };
 
 /// What a run has under way.
@@ -186,20 +186,42 @@ impl RunActor {
         };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
         state.progress.last = Some(ticket);
-        let waited = state.run.waiting_calls().next().is_some();
+        let ends =
+            facts.iter().any(|fact| matches!(fact.event, Event::CancelRequested(_) | Event::RunEnd(_)));
+        let waited = ends && state.run.waiting_calls().next().is_some();
         for fact in &facts {
             state.run.evolve(fact);
             count(fact);
         }
-        if facts.iter().any(|fact| matches!(fact.event, Event::CancelRequested(_) | Event::RunEnd(_))) {
+        if ends {
             self.call_off(state, waited);
         }
         if state.run.outcome().is_some() {
             self.end(me, state, facts, ticket);
+        } else if self.follows_model(state) {
+            self.go_on_with(me, state, &facts);
         } else {
-            self.start_owed(me, state);
+            let name = state.run.model().map(ToString::to_string).unwrap_or_default();
+            let error = format!("model {name:?} is not to be had");
+            return self.step(me, state, Input::GiveUp { breakage: Breakage::Setup, error });
         }
         Ok(Ok(ticket))
+    }
+
+    /// Starts what these facts have the run owe. While calls only begin and end, that is nothing: there may be too many of
+    /// them to look at all for each.
+    fn go_on_with(&self, me: &ActorRef<RunMsg>, state: &mut RunState, facts: &[Fact]) {
+        let only_calls =
+            facts.iter().all(|fact| matches!(fact.event, Event::CallStarted(_) | Event::Result(_)));
+        if !only_calls || state.progress.stopping.is_some() {
+            return self.start_owed(me, state);
+        }
+        for fact in facts {
+            if let Event::Result(result) = &fact.event {
+                state.progress.under_way.remove(&EffectId::Call(result.call.clone()));
+            }
+        }
+        self.arm_timer(me, state);
     }
 
     pub(super) fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
@@ -360,42 +382,5 @@ impl RunActor {
             let _ = self.supervisor.cast(RootMsg::Ending(state.run.id()));
         }
         Ok(())
-    }
-}
-
-fn count(fact: &Fact) {
-    match &fact.event {
-        Event::RunStart(_) => metrics::counter!(metric::RUNS_STARTED).increment(1),
-        Event::TurnStart(_) => metrics::counter!(metric::TURNS).increment(1),
-        Event::Message(reply) => {
-            metrics::counter!(metric::TOKENS_INPUT).increment(reply.usage.input);
-            metrics::counter!(metric::TOKENS_OUTPUT).increment(reply.usage.output);
-        }
-        Event::ModelRetry(retry) => {
-            metrics::counter!(metric::MODEL_RETRIES, "class" => retry.class.as_str()).increment(1)
-        }
-        Event::Result(result) => {
-            metrics::counter!(metric::TOOL_CALLS, "ok" => metric::ok(result.ok)).increment(1);
-        }
-        Event::RunEnd(end) => {
-            metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1)
-        }
-        Event::Submitted(_)
-        | Event::RequestLost(_)
-        | Event::ModelSwitched(_)
-        | Event::Correction(_)
-        | Event::Decision(_)
-        | Event::CallStarted(_)
-        | Event::TurnEnd(_)
-        | Event::InputQueued(_)
-        | Event::InputClaimed(_)
-        | Event::LimitsSet(_)
-        | Event::CancelRequested(_)
-        | Event::Paused(_)
-        | Event::Resumed(_)
-        | Event::Parked(_)
-        | Event::Unparked(_)
-        | Event::Interrupted(_)
-        | Event::Restart(_) => {}
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     actor::{
         Services,
         executor::ExecutorMsg,
-        run::{Offer, RunActor, RunArgs, RunMsg, beginning},
+        run::{Offer, RunActor, RunArgs, RunMsg, beginning, means},
     },
     domain::{
         event::RestartCause,
@@ -168,10 +168,11 @@ impl Shard {
             // No log begins like that.
             return self.leave(id, life, Unended::Left);
         };
-        let name = run.model().unwrap_or(&spec.model);
-        let Some(model) = self.services.models.get(name) else {
-            let error = format!("model {name:?} is not to be had");
-            return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
+        let (model, form) = match means(&self.services, &run) {
+            Ok(means) => means,
+            Err(error) => {
+                return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
+            }
         };
         let Some(workspace) = self.services.workspaces.held(&spec.workspace) else {
             return self.open(me, life, run, spec.workspace.clone(), death);
@@ -188,7 +189,7 @@ impl Shard {
         let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
         let executor = lives.executor.clone();
         let pledge = life.pledge.take();
-        let args = RunArgs { run, model, workspace, tools, executor, held: life.held, pledge };
+        let args = RunArgs { run, model, workspace, tools, form, executor, held: life.held, pledge };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {
             Ok((actor, _)) => {
                 lives.by_actor.insert(actor.get_id(), id);

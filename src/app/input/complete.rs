@@ -9,10 +9,11 @@ use std::{
 };
 
 use super::Rules;
+use crate::actor::run::Form;
 use crate::domain::{
     batch::{LineError, ScriptSource, TaskLine},
     script::Script,
-    task::{Params, TaskSpec},
+    task::{Params, ResponseFormat, TaskSpec},
 };
 
 /// What a task with a script asks if its line names no model.
@@ -41,11 +42,13 @@ pub(super) struct Completer<'a> {
     base: Option<&'a Path>,
     folders: BTreeMap<PathBuf, Result<Arc<str>, String>>,
     scripts: BTreeMap<PathBuf, Result<Script, String>>,
+    /// The form that was looked at last, and what is wrong with it: most lines have that of the one before.
+    form: Option<(ResponseFormat, Option<String>)>,
 }
 
 impl<'a> Completer<'a> {
     pub(super) const fn new(rules: Rules<'a>, base: Option<&'a Path>) -> Self {
-        Self { rules, base, folders: BTreeMap::new(), scripts: BTreeMap::new() }
+        Self { rules, base, folders: BTreeMap::new(), scripts: BTreeMap::new(), form: None }
     }
 
     /// The task as a run takes it on.
@@ -71,7 +74,7 @@ impl<'a> Completer<'a> {
             submission: None,
             meta: line.meta,
             params: params(line.params.unwrap_or_default(), &defaults.params),
-            response_format: line.response_format.or_else(|| defaults.response_format.clone()),
+            response_format: self.form(line.response_format, &mut faults),
             on_truncated: line.on_truncated.unwrap_or(defaults.on_truncated),
             stop_on_tool_error: line.stop_on_tool_error.unwrap_or(defaults.stop_on_tool_error),
         };
@@ -102,6 +105,21 @@ impl<'a> Completer<'a> {
         let unknown = tools.iter().flatten().filter_map(|tool| (self.rules.tool)(tool).err());
         faults.extend(unknown.map(|what| fault(LineError { field: "tools".to_owned(), what })));
         tools
+    }
+
+    fn form(&mut self, own: Option<ResponseFormat>, faults: &mut Vec<Fault>) -> Option<ResponseFormat> {
+        let fault: fn(LineError) -> Fault = if own.is_some() { Fault::Line } else { Fault::Default };
+        let form = own.or_else(|| self.rules.defaults.response_format.clone());
+        let field = "response_format.json_schema.schema".to_owned();
+        let form = form?;
+        if self.form.as_ref().is_none_or(|(last, _)| *last != form) {
+            self.form = Some((form.clone(), Form::of(&form).err()));
+        }
+        let wrong = self.form.as_ref().and_then(|(_, wrong)| wrong.clone());
+        faults.extend(
+            wrong.map(|what| fault(LineError { field, what: format!("{what}; want a JSON Schema") })),
+        );
+        Some(form)
     }
 
     fn workspace(&mut self, own: Option<String>, faults: &mut Vec<Fault>) -> Arc<str> {

@@ -92,6 +92,20 @@ fn what_a_line_names_is_looked_up() {
 }
 
 #[test]
+fn a_schema_that_is_none_is_refused_by_its_field() {
+    let form = |schema: &str| {
+        format!(
+            r#"{{"task":"1","script":[],"response_format":{{"type":"json_schema","json_schema":{{"schema":{schema}}}}}}}"#
+        )
+    };
+    let text = format!("{}\n{}\n", form(r#"{"type":"object"}"#), form(r#"{"type":"objekt"}"#));
+    let told = read_text(text).expect_err("refused");
+    let expected = "F/in.jsonl:2: response_format.json_schema.schema: not a JSON Schema: ";
+    assert!(told.starts_with(expected) && told.ends_with("; want a JSON Schema"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
 fn a_line_goes_before_the_defaults_and_a_script_needs_no_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let label = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);

@@ -5,7 +5,11 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use crate::config::Flag;
+use crate::{
+    actor::run::Form,
+    config::{Config, Flag},
+    domain::task::ResponseFormat,
+};
 
 mod filter;
 
@@ -58,6 +62,9 @@ pub struct TaskArgs {
     /// The folder that tools work in [default: the current folder]
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// The JSON Schema that a run's last answer must fit, in this file
+    #[arg(long, value_name = "FILE", value_parser = schema)]
+    pub schema: Option<ResponseFormat>,
     /// Turns that a run may take
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_turns: Option<u32>,
@@ -76,6 +83,13 @@ pub struct TaskArgs {
 }
 
 impl TaskArgs {
+    /// What no key of the configuration can say: TOML has no null, and a schema may.
+    pub(super) fn fill(&self, config: &mut Config) {
+        if self.schema.is_some() {
+            config.defaults.response_format.clone_from(&self.schema);
+        }
+    }
+
     pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
         let text = |flag, key, value: &Option<String>| {
             value.as_deref().map(|value| Flag::new(flag, &["defaults", key], value))
@@ -167,6 +181,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     };
     time.filter(|time| time.as_secs() > 0)
         .ok_or_else(|| "want at least a second, as 90, 90s, 10m or 1h30m".to_owned())
+}
+
+/// Reads the form of an answer: the JSON Schema in a file.
+fn schema(path: &str) -> Result<ResponseFormat, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let schema = serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))?;
+    let form = ResponseFormat::of_schema(schema);
+    Form::of(&form).map(|_| form)
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

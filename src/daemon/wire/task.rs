@@ -58,6 +58,19 @@ pub struct TaskBody {
     /// How the model samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<TaskParams>,
+    /// The form that the last answer must have, as `{"type": "json_schema", "json_schema": {"schema": {...}}}` or
+    /// `{"type": "json_object"}`. An answer of another form is to be mended twice at most. Without it: words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub response_format: Option<Value>,
+    /// What is done about an answer that asks for calls and was cut at its length limit: `block` ends the run, `retry` has
+    /// the model try again, twice in a row at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(block|retry)$")]
+    pub on_truncated: Option<String>,
+    /// Whether a call that fails or is denied ends the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_on_tool_error: Option<bool>,
     /// What the scripted model says, as `[{"text": "Done."}]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
@@ -65,7 +78,7 @@ pub struct TaskBody {
 }
 
 /// How much a run may use up. What is absent is not limited, but for turns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskLimits {
     /// Model turns.
@@ -83,6 +96,16 @@ pub struct TaskLimits {
     /// Tokens sent and answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
+    /// US dollars that it may cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub max_cost_usd: Option<f64>,
+    /// Tool calls of one answer that are run; those beyond it are refused one by one. Without it: 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_calls_per_turn: Option<u32>,
+    /// How often in a row one and the same call may fail before it is refused. Without it: 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_repeats: Option<u32>,
     /// Seconds from the run's start to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{OpenCall, Phase, Run, Stage};
+use super::{Narrowed, OpenCall, OpenCalls, Phase, Run, Stage};
 use crate::domain::{
     call::{EffectClass, ToolResult},
     event::{CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched, RestartCause},
     id::{CallId, Seq},
     message::{Message, Reply},
+    outcome::Stop,
     retry,
     task::TaskSpec,
     time::Timestamp,
@@ -28,7 +29,7 @@ impl Run {
             }
             Event::RunStart(start) => {
                 self.started_at = Some(at);
-                self.model = Some(start.model.clone());
+                self.models = vec![start.model.clone()];
                 self.phase = Phase::Between;
             }
             Event::TurnStart(_) => {
@@ -62,13 +63,17 @@ impl Run {
                 if let Some(index) = self.inputs.iter().position(|input| input.input == claimed.input)
                     && let Some(input) = self.inputs.remove(index)
                 {
+                    self.corrections = 0;
                     self.say(input.text);
                 }
             }
             Event::ModelRetry(retry) => self.retry(retry, at),
             Event::RequestLost(lost) => self.usage += lost.usage,
             Event::ModelSwitched(switched) => self.switch(switched, at),
-            Event::Correction(correction) => self.say(correction.text.clone()),
+            Event::Correction(correction) => {
+                self.corrections += 1;
+                self.say(correction.text.clone());
+            }
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::LimitsSet(limits) => self.set_limits(*limits),
             Event::Paused(_) => self.paused = true,
@@ -173,21 +178,19 @@ impl Run {
     fn hear(&mut self, reply: &Arc<Reply>) {
         self.replies += 1;
         self.usage += reply.usage;
+        let is_cut = reply.stop == Stop::Length && !reply.calls.is_empty();
+        self.truncated = if is_cut { self.truncated + 1 } else { 0 };
         if !reply.text.trim().is_empty() || !reply.calls.is_empty() {
             self.remember(Message::Assistant(reply.clone()));
         }
         self.call_ids.extend(reply.calls.iter().map(|call| call.id.clone()));
-        self.phase = if reply.calls.is_empty() {
-            Phase::Between
-        } else {
-            let open = |call: &_| OpenCall { call: Clone::clone(call), stage: Stage::Asked };
-            Phase::Acting(reply.calls.iter().map(open).collect())
-        };
+        self.phase =
+            if reply.calls.is_empty() { Phase::Between } else { Phase::Acting(OpenCalls::of(&reply.calls)) };
     }
 
     fn open_call(&mut self, id: &CallId) -> Option<&mut OpenCall> {
         match &mut self.phase {
-            Phase::Acting(calls) => calls.iter_mut().find(|open| open.call.id == *id),
+            Phase::Acting(calls) => calls.get_mut(id),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => None,
         }
     }
@@ -211,35 +214,36 @@ impl Run {
 
     /// Whether the call had been started.
     fn answer(&mut self, result: &Arc<ToolResult>) -> bool {
-        let Some(open) = self.open_call(&result.call) else { return false };
-        if open.is_answered() {
-            return false;
+        let Phase::Acting(calls) = &mut self.phase else { return false };
+        let Some(was) = calls.answer(result) else { return false };
+        let effect = match &was {
+            Stage::Started(decision, _) | Stage::InDoubt(decision, _) => Some(decision.effect),
+            Stage::Asked | Stage::Judged(_) | Stage::Answered(_) => None,
+        };
+        if let Some(open) = calls.get(&result.call) {
+            self.repeats.take(&open.call, effect, result);
         }
-        let was_started = open.is_started();
-        open.stage = Stage::Answered(result.clone());
         self.answered += 1;
         self.show_results();
-        was_started
+        matches!(was, Stage::Started(..))
     }
 
     /// The model is shown results in the order in which it asked, whenever they came.
     fn show_results(&mut self) {
-        if !matches!(&self.phase, Phase::Acting(calls) if calls.iter().all(OpenCall::is_answered)) {
+        if !matches!(&self.phase, Phase::Acting(calls) if calls.unanswered() == 0) {
             return;
         }
         if let Phase::Acting(calls) = std::mem::replace(&mut self.phase, Phase::Between) {
-            for open in calls {
-                if let Stage::Answered(result) = open.stage {
-                    self.remember(Message::Tool(result));
-                }
-            }
+            calls.into_results().for_each(|result| self.remember(Message::Tool(result)));
         }
     }
 
     fn switch(&mut self, switched: &ModelSwitched, at: Timestamp) {
         self.replies += 1;
         self.usage += switched.usage.unwrap_or_default();
-        self.model = Some(switched.to.clone());
+        self.models.push(switched.to.clone());
+        // What one model does not bear, another may.
+        self.narrowed = None;
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             (*attempt, *tries, *not_before) = (*attempt + 1, 0, at);
         }
@@ -251,6 +255,10 @@ impl Run {
         self.activity.end(at);
         self.activity.leave_out(retry.waited_us);
         self.activity.begin(retry.not_before);
+        if let Some(bytes) = retry.shown_at_most {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            self.narrowed = Some(Narrowed { bytes, turn: self.turn });
+        }
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             *attempt = retry.attempt + 1;
             let in_its_slot = retry.not_before.since(at) <= retry::PATIENCE;
@@ -262,7 +270,7 @@ impl Run {
     /// What was started by somebody who is gone is in doubt, except a read, which may simply be run again.
     fn doubt(&mut self) {
         let Phase::Acting(calls) = &mut self.phase else { return };
-        for open in calls {
+        for open in calls.iter_mut() {
             let Stage::Started(decision, change) = &open.stage else { continue };
             match (decision.effect, change) {
                 (EffectClass::Write, Some(change)) => {

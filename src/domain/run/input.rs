@@ -50,6 +50,8 @@ pub enum Input {
         usage: Option<Usage>,
         /// How long it waited for its place before it went out.
         waited: Duration,
+        /// Bytes of the conversation that the model was shown, if anything was sent.
+        shown: usize,
         /// What the run waits for without a slot, before the next request: then no try is used up.
         parks: Option<ParkReason>,
         /// The model that goes on when this one is given up.
@@ -145,6 +147,8 @@ pub struct Proposal {
     pub waited: Duration,
     /// What was sent.
     pub request: Option<Arc<RequestRecord>>,
+    /// The model that goes on if this is no answer.
+    pub fallback: Option<Arc<str>>,
 }
 
 impl Proposal {
@@ -161,6 +165,7 @@ impl Proposal {
             duration: Duration::ZERO,
             waited: Duration::ZERO,
             request: None,
+            fallback: None,
         }
     }
 }

@@ -10,23 +10,28 @@ use std::{
 };
 
 use super::{
-    call::{ToolCall, ToolResult},
+    call::ToolCall,
+    context::{self, Projection},
     event::{Decision, FileChange, ParkReason, QueuedInput},
     id::{CallId, RunId, Seq},
     message::Message,
     outcome::Outcome,
     task::TaskSpec,
     time::Timestamp,
-    usage::Usage,
+    usage::{Usage, bytes_of},
 };
 
 mod decide;
 mod evolve;
 mod input;
+mod open;
+mod repeats;
 #[cfg(test)]
 mod tests;
 
 pub use input::{Input, Judgement, Proposal, ProposedCall, Refused};
+pub use open::{OpenCall, OpenCalls, Stage};
+use repeats::Repeats;
 
 /// A run, as its log says.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +40,8 @@ pub struct Run {
     seq: Seq,
     phase: Phase,
     spec: Option<Arc<TaskSpec>>,
-    /// The model that is asked, once it has started.
-    model: Option<Arc<str>>,
+    /// The models that it has asked, in their order; the last is the one that is asked.
+    models: Vec<Arc<str>>,
     turn: u32,
     /// Everything said since the task, the task first; system rules and facts are not in it.
     history: Vec<Message>,
@@ -64,6 +69,14 @@ pub struct Run {
     activity: Activity,
     /// When the run was restarted with nothing recorded since, oldest first.
     idle_restarts: Vec<Timestamp>,
+    /// Calls that keep failing.
+    repeats: Repeats,
+    /// Answers in a row that asked for calls and were cut.
+    truncated: u32,
+    /// Corrections in a row of an answer's form.
+    corrections: u32,
+    /// How much of the conversation the model is shown at most, once it was too long, and in which turn that was set.
+    narrowed: Option<Narrowed>,
     ending: Option<Outcome>,
     paused: bool,
     parked: Option<ParkReason>,
@@ -88,33 +101,9 @@ pub enum Phase {
         not_before: Timestamp,
     },
     /// Calls are open.
-    Acting(Vec<OpenCall>),
+    Acting(OpenCalls),
     /// Nothing will change any more.
     Ended(Outcome),
-}
-
-/// A call of the running turn.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenCall {
-    /// What was asked.
-    pub call: ToolCall,
-    /// How far it is.
-    pub stage: Stage,
-}
-
-/// How far a call is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Stage {
-    /// Asked for.
-    Asked,
-    /// Judged; if allowed, it waits for its locks and its permit.
-    Judged(Arc<Decision>),
-    /// It may have taken effect.
-    Started(Arc<Decision>, Option<FileChange>),
-    /// It was started by a process or an actor that is gone; whether it took effect can be told from the file.
-    InDoubt(Arc<Decision>, FileChange),
-    /// It has its result.
-    Answered(Arc<ToolResult>),
 }
 
 /// Work for the shell. It carries its identity, so a late or doubled report is recognised.
@@ -157,6 +146,13 @@ impl Effect {
             Self::RunCall { call, .. } => EffectId::Call(call.id.clone()),
         }
     }
+}
+
+/// A limit on what the model is shown, found out by asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Narrowed {
+    bytes: usize,
+    turn: u32,
 }
 
 /// Sums the time in which a request or a tool is at work.
@@ -203,7 +199,7 @@ impl Run {
             seq: Seq::START,
             phase: Phase::New,
             spec: None,
-            model: None,
+            models: Vec::new(),
             turn: 0,
             history: Vec::new(),
             history_bytes: 0,
@@ -223,6 +219,10 @@ impl Run {
             crashes: 0,
             activity: Activity::default(),
             idle_restarts: Vec::new(),
+            repeats: Repeats::default(),
+            truncated: 0,
+            corrections: 0,
+            narrowed: None,
             ending: None,
             paused: false,
             parked: None,
@@ -251,7 +251,12 @@ impl Run {
 
     /// The model that is asked: the task's, unless another one goes on in its place.
     pub fn model(&self) -> Option<&Arc<str>> {
-        self.model.as_ref().or_else(|| self.spec.as_ref().map(|spec| &spec.model))
+        self.models.last().or_else(|| self.spec.as_ref().map(|spec| &spec.model))
+    }
+
+    /// The models that it has asked, in their order.
+    pub fn models(&self) -> &[Arc<str>] {
+        &self.models
     }
 
     /// The running turn, or the last one; 0 before the first.
@@ -267,6 +272,19 @@ impl Run {
     /// Text bytes in the history.
     pub const fn history_bytes(&self) -> usize {
         self.history_bytes
+    }
+
+    /// What the model is shown next, within `budget_tokens` (an estimate; `None` is no limit) and within what it turned out to
+    /// bear.
+    pub fn projection(&self, budget_tokens: Option<u64>) -> Projection {
+        let Some(spec) = &self.spec else { return Projection::default() };
+        match self.narrowed {
+            None => context::project(spec, &self.history, self.history_bytes, budget_tokens),
+            Some(Narrowed { bytes, .. }) => {
+                let budget = budget_tokens.map_or(bytes, |tokens| bytes.min(bytes_of(tokens)));
+                context::narrow(spec, &self.history, budget)
+            }
+        }
     }
 
     /// Answers and failures so far.
@@ -376,25 +394,5 @@ impl Run {
             }
             Phase::Acting(calls) => calls.iter().filter_map(OpenCall::owed).collect(),
         }
-    }
-}
-
-impl OpenCall {
-    fn owed(&self) -> Option<Effect> {
-        let (decision, doubt) = match &self.stage {
-            Stage::Judged(decision) | Stage::Started(decision, _) => (decision, None),
-            Stage::InDoubt(decision, change) => (decision, Some(change.clone())),
-            Stage::Asked | Stage::Answered(_) => return None,
-        };
-        Some(Effect::RunCall { call: self.call.clone(), decision: decision.clone(), doubt })
-    }
-
-    const fn is_answered(&self) -> bool {
-        matches!(self.stage, Stage::Answered(_))
-    }
-
-    /// Whether the call may be taking effect right now.
-    pub const fn is_started(&self) -> bool {
-        matches!(self.stage, Stage::Started(..))
     }
 }

@@ -90,6 +90,14 @@ impl OpenAi {
     }
 }
 
+/// The body that a request is sent as, where the settings add nothing to it.
+///
+/// # Errors
+/// Only if a value in it has no JSON form.
+pub fn body(request: &Request, profile: Profile) -> Result<Vec<u8>, serde_json::Error> {
+    encode::body(request, profile, &Map::new())
+}
+
 impl ModelProvider for OpenAi {
     fn stream(
         &self,

@@ -1,16 +1,22 @@
 //! The model's answer, or its failure: what is done about it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use super::{Draft, micros};
+use super::{Draft, in_short, micros};
 use crate::domain::{
     call::{Failure, ToolCall},
-    event::{Decision, Event, ModelRetry, ModelSwitched, ParkReason, RequestLost, TurnEnd},
+    context,
+    event::{Correction, Decision, Event, ModelRetry, ModelSwitched, ParkReason, RequestLost, TurnEnd},
     id::CallId,
     message::Reply,
     outcome::{Block, FaultClass, Limit, Outcome, Stop},
     retry,
-    run::{Judgement, Phase, Proposal, ProposedCall, Refused},
+    run::{Judgement, Phase, Proposal, ProposedCall, Refused, repeats::Failing},
+    task::OnTruncated,
     usage::{Usage, estimated_tokens},
 };
 
@@ -23,6 +29,8 @@ pub(super) struct Fault {
     pub(super) usage: Option<Usage>,
     /// Microseconds that it waited for its place before it went out.
     pub(super) waited_us: u64,
+    /// Bytes of the conversation that the model was shown.
+    pub(super) shown: usize,
     /// What the run waits for without a slot.
     pub(super) parks: Option<ParkReason>,
     /// The model that can go on.
@@ -39,6 +47,7 @@ impl Fault {
             retry_after: None,
             usage: None,
             waited_us: 0,
+            shown: 0,
             parks: None,
             fallback: None,
             jitter: 0.5,
@@ -65,8 +74,19 @@ impl Draft<'_> {
 
     pub(super) fn replied(&mut self, turn: u32, attempt: u32, proposal: Proposal) -> Result<(), Refused> {
         self.expect_request(turn, attempt)?;
-        let Proposal { text, reasoning, kept, calls, misfit: _, stop, usage, duration, waited, request } =
-            proposal;
+        let Proposal {
+            text,
+            reasoning,
+            kept,
+            calls,
+            misfit,
+            stop,
+            usage,
+            duration,
+            waited,
+            request,
+            fallback,
+        } = proposal;
         self.active = self.active.saturating_sub(waited);
         let says_nothing =
             text.trim().is_empty() && calls.is_empty() && usage.is_none_or(|usage| usage.total() == 0);
@@ -76,7 +96,7 @@ impl Draft<'_> {
             Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
         };
         if let Some(error) = fault {
-            self.model_failed(Fault::new(FaultClass::Transient, error));
+            self.model_failed(Fault { fallback, ..Fault::new(FaultClass::Transient, error) });
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
@@ -105,7 +125,11 @@ impl Draft<'_> {
                     let why = "not executed: the reply was cut at its length limit, so nothing of it was run";
                     self.refuse(&call.id, Failure::Truncated, why);
                 }
-                self.finish_turn(Outcome::Blocked(Block::Truncated), None);
+                if self.goes_on_though_cut() && !reply.calls.is_empty() {
+                    self.batch_answered();
+                } else {
+                    self.finish_turn(Outcome::Blocked(Block::Truncated), None);
+                }
             }
             Stop::Refusal => {
                 for call in &reply.calls {
@@ -114,7 +138,7 @@ impl Draft<'_> {
                 self.finish_turn(Outcome::Blocked(Block::Refusal), None);
             }
             Stop::ToolCalls | Stop::EndTurn | Stop::Error if reply.calls.is_empty() => {
-                self.answered_for_good()
+                self.answered_for_good(misfit.as_deref());
             }
             Stop::ToolCalls | Stop::EndTurn | Stop::Error => self.act(&reply.calls, judgements),
         }
@@ -124,18 +148,22 @@ impl Draft<'_> {
     /// Gives every call an id that is unique in the run; a provider's id that is not, or is missing, is replaced.
     fn name_calls(&self, proposed: Vec<ProposedCall>) -> (Vec<ToolCall>, Vec<Judgement>) {
         let mut calls: Vec<ToolCall> = Vec::with_capacity(proposed.len());
+        let mut named = BTreeSet::new();
+        // How often an id came before: where the search for a free one goes on.
+        let mut taken_of: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let mut judgements = Vec::with_capacity(proposed.len());
         for (index, ProposedCall { id, name, arguments, judgement }) in proposed.into_iter().enumerate() {
-            let id = id.filter(|id| !id.is_empty());
+            let id = id.filter(|id| !id.trim().is_empty());
             let base = id.clone().unwrap_or_else(|| format!("call_{}_{}", self.turn, index + 1).into());
-            let taken =
-                |id: &CallId| self.run.call_ids.contains(id) || calls.iter().any(|call| call.id == *id);
-            let unique = std::iter::once(CallId::new(base.clone()))
-                .chain((2_u64..).map(|n| CallId::new(format!("{base}_{n}"))))
-                .find(|id| !taken(id))
-                .unwrap_or_else(|| CallId::new(base.clone()));
+            let count = taken_of.entry(base.clone()).or_insert(1);
+            let mut unique = CallId::new(base.clone());
+            while self.run.call_ids.contains(&unique) || named.contains(&unique) {
+                *count += 1;
+                unique = CallId::new(format!("{base}_{count}"));
+            }
+            named.insert(unique.clone());
             let provider_id = id.filter(|id| **id != *unique.as_str());
-            calls.push(ToolCall { id: unique, provider_id, name, arguments });
+            calls.push(ToolCall { id: unique, provider_id, name: tool_name(name), arguments });
             judgements.push(judgement);
         }
         (calls, judgements)
@@ -154,8 +182,26 @@ impl Draft<'_> {
             self.finish_turn(Outcome::Budget(Limit::ToolCalls), None);
             return;
         }
+        let (at_once, repeats) = (self.limits().calls_per_turn(), self.limits().repeats());
         let mut open = false;
-        for (call, judgement) in calls.iter().zip(judgements) {
+        for (place, (call, judgement)) in (0..).zip(calls.iter().zip(judgements)) {
+            if place >= at_once {
+                let why = format!(
+                    "not executed: over the limit of {at_once} calls in one answer; ask again for it in a later one"
+                );
+                self.refuse(&call.id, Failure::OverLimit, &why);
+                continue;
+            }
+            let failing = self.run.repeats.of(&call.name, &call.arguments);
+            if let Some(Failing { times, error, .. }) = failing.filter(|failing| failing.times >= repeats) {
+                let why = format!(
+                    "not executed: this call has failed {times} times in a row and would fail again. Do something else. \
+                     What it was told last: {}",
+                    in_short(error)
+                );
+                self.refuse(&call.id, Failure::Repeated, &why);
+                continue;
+            }
             match judgement {
                 Judgement::Refused { failure, why } => self.refuse(&call.id, failure, &why),
                 Judgement::Judged { verdict, rule, effect, access } => {
@@ -177,25 +223,26 @@ impl Draft<'_> {
     /// The open request failed: it is sent again, by itself or to another model, or the run ends.
     pub(super) fn model_failed(&mut self, fault: Fault) {
         let Phase::Thinking { attempt, tries, .. } = self.run.phase else { return };
-        let Fault { class, error, retry_after, usage, waited_us, parks, fallback, jitter } = fault;
+        let Fault { class, error, retry_after, usage, waited_us, shown, parks, fallback, jitter } = fault;
+        let fallback = fallback.filter(|to| retry::another_may_do(class) && !self.run.models.contains(to));
+        // Who can go on elsewhere waits for nobody for long.
+        let parks = parks.filter(|_| fallback.is_none());
+        let is_long = retry_after.is_some_and(|wait| wait > retry::PATIENCE);
+        let shown_at_most = self.narrower(class, shown);
         self.usage += usage.unwrap_or_default();
         self.active = self.active.saturating_sub(Duration::from_micros(waited_us));
         let tries = tries + u32::from(retry::uses_a_try(class) && parks.is_none());
-        let delay = match parks {
-            Some(_) => Some(retry_after.unwrap_or_default()),
-            None => retry::delay(class, tries, attempt, retry_after, jitter),
+        let delay = match (parks, shown_at_most) {
+            (Some(_), _) => Some(retry_after.unwrap_or_default()),
+            (None, Some(_)) => Some(Duration::ZERO),
+            (None, None) if is_long && fallback.is_some() => None,
+            (None, None) => retry::delay(class, tries, attempt, retry_after, jitter),
         };
         match (delay, fallback, self.run.model()) {
             (Some(delay), ..) => {
                 let not_before = self.now.after(delay);
-                self.push(Event::ModelRetry(ModelRetry {
-                    attempt,
-                    class,
-                    error,
-                    not_before,
-                    waited_us,
-                    usage,
-                }));
+                let retry = ModelRetry { attempt, class, error, not_before, waited_us, shown_at_most, usage };
+                self.push(Event::ModelRetry(retry));
             }
             (None, Some(to), Some(from)) => {
                 let from = from.clone();
@@ -214,8 +261,52 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn answered_for_good(&mut self) {
-        self.push(Event::TurnEnd(TurnEnd { calls: 0 }));
-        self.follow_up();
+    /// Half of what was too long, once a turn and if something can be left out: the same is never sent again.
+    fn narrower(&self, class: FaultClass, shown: usize) -> Option<u64> {
+        let run = self.run;
+        if class != FaultClass::ContextOverflow
+            || run.narrowed.is_some_and(|narrowed| narrowed.turn == run.turn)
+        {
+            return None;
+        }
+        let bytes = shown / 2;
+        let less = context::narrow(run.spec.as_ref()?, &run.history, bytes);
+        (less.bytes < shown).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
     }
+
+    /// Whether the model gets another chance after an answer that was cut, as the task may allow so often in a row.
+    fn goes_on_though_cut(&self) -> bool {
+        const IN_A_ROW: u32 = 2;
+        let retries = self.run.spec.as_ref().is_some_and(|spec| spec.on_truncated == OnTruncated::Retry);
+        retries && self.run.truncated < IN_A_ROW
+    }
+
+    /// The model has nothing more to ask for. An answer that is not of its form is to be mended first.
+    fn answered_for_good(&mut self, misfit: Option<&str>) {
+        const CORRECTIONS: u32 = 2;
+        self.push(Event::TurnEnd(TurnEnd { calls: 0 }));
+        match misfit {
+            None => self.follow_up(),
+            Some(why) if self.run.corrections < CORRECTIONS => {
+                let text = format!(
+                    "Your answer is not of the form that it must have: {why}\n\nAnswer again, with the whole JSON and \
+                     nothing else: no words around it."
+                );
+                self.next_turn(Some(Event::Correction(Correction { text: text.into() })));
+            }
+            Some(why) => self.end(Outcome::Blocked(Block::Format), Some(why.to_owned())),
+        }
+    }
+}
+
+/// The name in a form that every server takes back. One that has to be changed for that names no tool.
+fn tool_name(name: Arc<str>) -> Arc<str> {
+    const LONGEST: usize = 64;
+    let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    if (1..=LONGEST).contains(&name.len()) && name.chars().all(fits) {
+        return name;
+    }
+    let name: String =
+        name.trim().chars().take(LONGEST).map(|char| if fits(char) { char } else { '_' }).collect();
+    if name.is_empty() { "unnamed".into() } else { name.into() }
 }

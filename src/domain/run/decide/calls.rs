@@ -7,7 +7,7 @@ use crate::domain::{
     call::{Failure, ToolResult},
     event::{CallStarted, Event, FileChange},
     id::CallId,
-    run::{OpenCall, Phase, Refused, Stage},
+    run::{OpenCall, OpenCalls, Phase, Refused, Stage},
 };
 
 const CANCELLED: &str = "aborted before start: the call was cancelled";
@@ -17,7 +17,7 @@ impl<'a> Draft<'a> {
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
         }
-        let stage = self.open_calls()?.iter().find(|open| open.call.id == call).map(|open| &open.stage);
+        let stage = self.open_calls()?.get(&call).map(|open| &open.stage);
         match stage {
             Some(Stage::Judged(_) | Stage::InDoubt(..)) => {
                 self.push(Event::CallStarted(CallStarted { call, change }));
@@ -29,7 +29,7 @@ impl<'a> Draft<'a> {
 
     /// Has the decision stand again.
     pub(super) fn not_made(&mut self, call: &CallId) -> Result<(), Refused> {
-        let open = self.open_calls()?.iter().find(|open| open.call.id == *call);
+        let open = self.open_calls()?.get(call);
         match open.map(|open| &open.stage) {
             Some(Stage::InDoubt(decision, _)) => {
                 self.push(Event::Decision(decision.clone()));
@@ -43,7 +43,7 @@ impl<'a> Draft<'a> {
 
     pub(super) fn call_ended(&mut self, result: ToolResult) -> Result<(), Refused> {
         let calls = self.open_calls()?;
-        if !calls.iter().any(|open| open.call.id == result.call && !open.is_answered()) {
+        if calls.get(&result.call).is_none_or(OpenCall::is_answered) {
             return Err(Refused::UnknownCall);
         }
         self.answer(calls, |draft| draft.result(result));
@@ -53,7 +53,7 @@ impl<'a> Draft<'a> {
     /// Has a call that has not started never start.
     pub(super) fn cancel_call(&mut self, call: &CallId) -> Result<(), Refused> {
         let calls = self.open_calls()?;
-        let open = calls.iter().find(|open| open.call.id == *call);
+        let open = calls.get(call);
         match open.map(|open| &open.stage) {
             Some(Stage::Asked | Stage::Judged(_)) => {
                 self.answer(calls, |draft| draft.refuse(call, Failure::AbortedBeforeStart, CANCELLED));
@@ -69,28 +69,18 @@ impl<'a> Draft<'a> {
     }
 
     /// One of the open calls is answered, maybe the last.
-    fn answer(&mut self, calls: &[OpenCall], answer: impl FnOnce(&mut Self)) {
-        let last = calls.iter().filter(|open| !open.is_answered()).count() == 1;
-        self.count_answered(calls);
+    fn answer(&mut self, calls: &OpenCalls, answer: impl FnOnce(&mut Self)) {
         answer(self);
-        if last {
+        if calls.unanswered() == 1 {
             self.batch_answered();
         }
     }
 
-    fn open_calls(&self) -> Result<&'a [OpenCall], Refused> {
+    fn open_calls(&self) -> Result<&'a OpenCalls, Refused> {
         match &self.run.phase {
             Phase::Acting(calls) => Ok(calls),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => {
                 Err(Refused::UnknownCall)
-            }
-        }
-    }
-
-    pub(super) fn count_answered(&mut self, calls: &[OpenCall]) {
-        for open in calls {
-            if let Stage::Answered(result) = &open.stage {
-                self.batch = (self.batch.0 + 1, self.batch.1 && result.terminate);
             }
         }
     }
@@ -107,8 +97,9 @@ impl<'a> Draft<'a> {
     }
 
     fn result(&mut self, result: ToolResult) {
+        let result = Arc::new(result);
         self.answered += 1;
-        self.batch = (self.batch.0 + 1, self.batch.1 && result.terminate);
-        self.push(Event::Result(Arc::new(result)));
+        self.batch.count(&result);
+        self.push(Event::Result(result));
     }
 }

@@ -6,6 +6,7 @@ use super::{Draft, micros};
 use crate::domain::{
     call::Failure,
     event::{CancelRequested, Event, RunEnd, TurnEnd},
+    form::bare_json,
     message::Message,
     outcome::{Breakage, Outcome},
     run::{OpenCall, Phase, Refused, Run, Stage},
@@ -37,7 +38,6 @@ impl Draft<'_> {
     }
 
     fn abort_unstarted(&mut self, calls: &[OpenCall]) {
-        self.count_answered(calls);
         for open in calls {
             match &open.stage {
                 Stage::Asked | Stage::Judged(_) => {
@@ -66,7 +66,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn finish_turn(&mut self, outcome: Outcome, error: Option<String>) {
-        self.push(Event::TurnEnd(TurnEnd { calls: self.batch.0 }));
+        self.push(Event::TurnEnd(TurnEnd { calls: self.batch_size() }));
         self.end(outcome, error);
     }
 
@@ -74,6 +74,9 @@ impl Draft<'_> {
     pub(super) fn end(&mut self, outcome: Outcome, error: Option<String>) {
         let run = self.run;
         let text = self.text.take().or_else(|| run.last_text()).unwrap_or_default();
+        let has_form =
+            outcome == Outcome::Done && run.spec.as_ref().is_some_and(|spec| spec.response_format.is_some());
+        let text = if has_form { bare_json(&text).into() } else { text };
         let started = run.started_at.unwrap_or(self.now);
         let end = RunEnd {
             outcome,

@@ -57,7 +57,7 @@ impl Draft<'_> {
         // The request has yet to go out, so it takes along what was said meanwhile; one input a request, as ever.
         let has_one = matches!(self.run.history.last(), Some(Message::User(_)));
         if let Some(input) = self.oldest(InputKind::Steer).filter(|_| !has_one) {
-            self.push(Event::InputClaimed(input));
+            self.push(input);
         }
         Ok(())
     }

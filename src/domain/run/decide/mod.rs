@@ -5,10 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Input, Phase, Refused, Run};
+use super::{Input, Phase, Refused, Run, open::Batch};
 use crate::domain::{
     event::{Event, Fact, InputClaimed, InputKind, Interrupted, QueuedInput, RunStart, TurnEnd, TurnStart},
-    outcome::{Limit, Outcome},
+    outcome::{Block, Limit, Outcome},
     task::TaskSpec,
     time::Timestamp,
     usage::{Limits, Usage},
@@ -31,8 +31,8 @@ struct Draft<'a> {
     /// Usage and counts as they will be.
     usage: Usage,
     answered: u32,
-    /// Calls of this turn that will be answered, and whether all of them ask for the end.
-    batch: (u32, bool),
+    /// The results of this turn, as they will be.
+    batch: Batch,
     text: Option<Arc<str>>,
     wall: Duration,
     active: Duration,
@@ -64,14 +64,23 @@ impl Run {
                 retry_after,
                 usage,
                 waited,
+                shown,
                 parks,
                 fallback,
                 jitter,
             } => {
                 draft.expect_request(turn, attempt)?;
-                let waited_us = micros(waited);
-                let fault = Fault { class, error, retry_after, usage, waited_us, parks, fallback, jitter };
-                draft.model_failed(fault);
+                draft.model_failed(Fault {
+                    class,
+                    error,
+                    retry_after,
+                    usage,
+                    waited_us: micros(waited),
+                    shown,
+                    parks,
+                    fallback,
+                    jitter,
+                });
             }
             Input::RequestLost(usage) => draft.request_lost(usage)?,
             Input::OutOfBudget { turn, attempt, limit } => {
@@ -106,7 +115,12 @@ impl<'a> Draft<'a> {
             facts: Vec::with_capacity(4),
             usage: run.usage,
             answered: run.answered,
-            batch: (0, true),
+            batch: match &run.phase {
+                Phase::Acting(calls) => calls.batch.clone(),
+                Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => {
+                    Batch::default()
+                }
+            },
             text: None,
             wall: run.wall(now),
             active: run.active(now),
@@ -147,30 +161,41 @@ impl<'a> Draft<'a> {
 
     /// Every call of the turn has its result.
     fn batch_answered(&mut self) {
-        let (calls, terminate) = self.batch;
-        self.push(Event::TurnEnd(TurnEnd { calls }));
+        self.push(Event::TurnEnd(TurnEnd { calls: self.batch_size() }));
         if let Some(outcome) = self.run.ending {
             return self.end(outcome, None);
         }
-        if terminate && calls > 0 {
+        if let Some(failed) = self.batch.failed.take().filter(|_| self.stops_on_tool_error()) {
+            let error = format!("call {} failed: {}", failed.call, in_short(&failed.output));
+            return self.end(Outcome::Blocked(Block::ToolError), Some(error));
+        }
+        if self.batch.terminates() {
             return self.end(Outcome::Done, None);
         }
         self.next_turn(self.oldest(InputKind::Steer));
     }
 
-    /// Inputs are taken up one at a time, the oldest of its kind first.
-    fn oldest(&self, when: InputKind) -> Option<InputClaimed> {
-        let input = self.run.inputs.iter().find(|input| input.when == when)?;
-        Some(InputClaimed { input: input.input })
+    fn batch_size(&self) -> u32 {
+        u32::try_from(self.batch.answered).unwrap_or(u32::MAX)
     }
 
-    /// Begins a turn, in which the model is shown `input`, unless a limit forbids one.
-    fn next_turn(&mut self, input: Option<InputClaimed>) {
+    fn stops_on_tool_error(&self) -> bool {
+        self.run.spec.as_ref().is_some_and(|spec| spec.stop_on_tool_error)
+    }
+
+    /// Inputs are taken up one at a time, the oldest of its kind first.
+    fn oldest(&self, when: InputKind) -> Option<Event> {
+        let input = self.run.inputs.iter().find(|input| input.when == when)?;
+        Some(Event::InputClaimed(InputClaimed { input: input.input }))
+    }
+
+    /// Begins a turn, in which the model is shown what is `said`, unless a limit forbids one.
+    fn next_turn(&mut self, said: Option<Event>) {
         if let Some(limit) = self.reached() {
             return self.end(Outcome::Budget(limit), None);
         }
-        if let Some(input) = input {
-            self.push(Event::InputClaimed(input));
+        if let Some(said) = said {
+            self.push(said);
         }
         self.turn += 1;
         self.push(Event::TurnStart(TurnStart {}));
@@ -229,6 +254,12 @@ impl<'a> Draft<'a> {
         self.push(Event::InputQueued(QueuedInput { input, when, text, key }));
         Ok(())
     }
+}
+
+/// As much of a text as there is room for beside others.
+fn in_short(text: &str) -> &str {
+    const CHARS: usize = 500;
+    text.char_indices().nth(CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 fn micros(duration: Duration) -> u64 {

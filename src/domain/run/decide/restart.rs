@@ -56,7 +56,6 @@ impl Draft<'_> {
 
     /// Answers the calls that nobody can or will run again.
     fn settle(&mut self, calls: &[OpenCall]) {
-        self.count_answered(calls);
         let ending = self.run.ending.is_some();
         let mut open = false;
         for call in calls {

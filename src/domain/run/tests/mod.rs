@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::domain::{
-    call::{Arguments, EffectClass, Failure, Timing},
+    call::{Arguments, EffectClass, Failure, Timing, ToolResult},
     event::{Event, Fact, InputKind, ParkReason, RestartCause, RunEnd},
     message::validate,
     outcome::{Block, Breakage, FaultClass, Limit, Stop},
@@ -12,8 +12,10 @@ use crate::domain::{
     usage::Limits,
 };
 
+mod answers;
 mod calls;
 mod ending;
+mod failures;
 mod inputs;
 mod limits;
 mod pause;
@@ -41,8 +43,13 @@ impl Play {
     }
 
     fn limited(limits: Limits) -> Self {
+        Self::tasked(&serde_json::json!({"limits": limits}))
+    }
+
+    /// A run whose task has these fields.
+    fn tasked(fields: &serde_json::Value) -> Self {
         let mut play = Self::new();
-        play.tell(Input::Submit(spec(limits)));
+        play.tell(Input::Submit(task(fields)));
         play.tell(start());
         play
     }
@@ -90,20 +97,31 @@ impl Play {
     }
 
     fn fails(&mut self, class: FaultClass, retry_after: Option<Duration>) -> Vec<&'static str> {
+        let failure = self.failure(class, retry_after, None);
+        self.tell(failure)
+    }
+
+    /// The request fails, and this model could go on.
+    fn fails_beside(&mut self, class: FaultClass, fallback: &str) -> Vec<&'static str> {
+        let failure = self.failure(class, None, Some(fallback.into()));
+        self.tell(failure)
+    }
+
+    fn failure(&self, class: FaultClass, retry_after: Option<Duration>, fallback: Option<Arc<str>>) -> Input {
         let Phase::Thinking { attempt, .. } = self.run.phase else { panic!("no request is open") };
-        let turn = self.run.turn;
-        self.tell(Input::ModelFailed {
-            turn,
+        Input::ModelFailed {
+            turn: self.run.turn,
             attempt,
             class,
             error: "no".to_owned(),
             retry_after,
             usage: None,
             waited: Duration::ZERO,
+            shown: self.run.projection(None).bytes,
             parks: None,
-            fallback: None,
+            fallback,
             jitter: 0.5,
-        })
+        }
     }
 
     fn grants(&mut self, id: &str) -> Vec<&'static str> {
@@ -158,8 +176,12 @@ fn run_id() -> RunId {
 }
 
 fn spec(limits: Limits) -> Arc<TaskSpec> {
-    let task =
-        serde_json::json!({"task": "task", "attempt": 1, "model": "m", "workspace": "/w", "limits": limits});
+    task(&serde_json::json!({"limits": limits}))
+}
+
+fn task(fields: &serde_json::Value) -> Arc<TaskSpec> {
+    let mut task = serde_json::json!({"task": "task", "attempt": 1, "model": "m", "workspace": "/w"});
+    task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     Arc::new(serde_json::from_value(task).unwrap())
 }
 

@@ -14,8 +14,8 @@ mod glance;
 #[derive(Clone, Debug)]
 enum Step {
     Start,
-    Reply { calls: Vec<Plan>, says: bool, stop: Stop, counted: bool },
-    Fail(FaultClass),
+    Reply { calls: Vec<Plan>, says: bool, fits: bool, stop: Stop, counted: bool },
+    Fail { class: FaultClass, fallback: Option<&'static str> },
     Grant { which: usize, tells_change: bool },
     NotMade { which: usize },
     Finish { which: usize, ok: bool, terminate: bool },
@@ -38,6 +38,7 @@ enum Step {
 struct Plan {
     id: &'static str,
     tool: &'static str,
+    arguments: &'static str,
     /// Absent: it cannot be judged.
     verdict: Option<Verdict>,
 }
@@ -54,23 +55,32 @@ enum Garbage {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let tool = prop::sample::select(vec!["read", "read", "edit", "edit", "bash"]);
+    let tool = prop::sample::select(vec!["read", "read", "edit", "edit", "bash", "", "open a window!"]);
     let verdict = prop_oneof![
         6 => Just(Some(Verdict::Allow)),
         1 => Just(Some(Verdict::Ask)),
         1 => Just(Some(Verdict::Deny)),
         1 => Just(None),
     ];
-    let plan = (prop::sample::select(vec!["", "a", "b", "a_2", "call_1_1"]), tool, verdict)
-        .prop_map(|(id, tool, verdict)| Plan { id, tool, verdict });
+    let id = prop::sample::select(vec!["", " ", "a", "b", "a_2", "call_1_1"]);
+    let arguments = prop::sample::select(vec!["{}", "{ }", r#"{"a": 1, "b": 2}"#, r#"{"b": 2, "a": 1}"#]);
+    let plan = (id, tool, arguments, verdict).prop_map(|(id, tool, arguments, verdict)| Plan {
+        id,
+        tool,
+        arguments,
+        verdict,
+    });
     let stop = prop_oneof![
         8 => Just(Stop::ToolCalls),
         4 => Just(Stop::EndTurn),
         1 => prop::sample::select(Stop::ALL),
     ];
     let calls = prop_oneof![1 => Just(Vec::new()), 7 => prop::collection::vec(plan, 1..4)];
-    let reply = (calls, any::<bool>(), stop, any::<bool>())
-        .prop_map(|(calls, says, stop, counted)| Step::Reply { calls, says, stop, counted });
+    let reply = (calls, any::<bool>(), any::<bool>(), stop, any::<bool>())
+        .prop_map(|(calls, says, fits, stop, counted)| Step::Reply { calls, says, fits, stop, counted });
+    let class = prop_oneof![prop::sample::select(FaultClass::ALL), Just(FaultClass::ContextOverflow)];
+    let fallback = prop::option::of(prop::sample::select(vec!["second", "third"]));
+    let fail = (class, fallback).prop_map(|(class, fallback)| Step::Fail { class, fallback });
     let when = prop::sample::select(vec![InputKind::Steer, InputKind::FollowUp]);
     let say = (when, prop::option::weighted(0.3, 0..4_u32)).prop_map(|(when, turn)| Step::Say { when, turn });
     let outcome = vec![Outcome::Cancelled, Outcome::Budget(Limit::Cost), Outcome::Blocked(Block::Policy)];
@@ -79,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => Just(Step::Start),
         30 => reply,
-        3 => prop::sample::select(FaultClass::ALL).prop_map(Step::Fail),
+        5 => fail,
         30 => (any::<usize>(), any::<bool>())
             .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
         3 => any::<usize>().prop_map(|which| Step::NotMade { which }),
@@ -105,10 +115,12 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let limit = |range: std::ops::Range<u32>| prop::option::weighted(0.3, range);
-    (limit(0..8), limit(0..16), limit(0..200), limit(0..60), limit(0..60)).prop_map(
-        |(turns, calls, tokens, wall, active)| Limits {
+    (limit(0..8), limit(0..16), limit(0..200), limit(0..60), limit(0..60), limit(0..4), limit(0..4)).prop_map(
+        |(turns, calls, tokens, wall, active, at_once, repeats)| Limits {
             max_turns: turns,
             max_tool_calls: calls,
+            max_calls_per_turn: at_once,
+            max_repeats: repeats,
             max_total_tokens: tokens.map(u64::from),
             wall_time_s: wall.map(u64::from),
             active_time_s: active.map(u64::from),
@@ -117,16 +129,32 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
+/// How the task has its answers taken.
+fn manner() -> impl Strategy<Value = serde_json::Value> {
+    let (formal, retries) = (prop::bool::weighted(0.3), any::<bool>());
+    (formal, retries, prop::bool::weighted(0.1)).prop_map(|(formal, retries, stops)| {
+        let mut manner = serde_json::json!({
+            "on_truncated": if retries { "retry" } else { "block" },
+            "stop_on_tool_error": stops,
+        });
+        if formal {
+            manner["response_format"] = serde_json::json!({"type": "json_object"});
+        }
+        manner
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_run_keeps_its_promises_live_replayed_and_restarted_anywhere(
         limits in limits(),
+        manner in manner(),
         waits in prop::bool::weighted(0.1),
         steps in steps(),
     ) {
-        let mut live = World::new(limits);
+        let mut live = World::new(limits, manner);
         if !waits {
             live.tell(start());
         }
@@ -160,9 +188,10 @@ impl World {
         Self { play, appends: Vec::new() }
     }
 
-    fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, mut manner: serde_json::Value) -> Self {
         let mut world = Self::of(Play::new());
-        world.tell(Input::Submit(spec(limits)));
+        manner["limits"] = serde_json::to_value(limits).unwrap();
+        world.tell(Input::Submit(task(&manner)));
         world
     }
 
@@ -223,24 +252,18 @@ impl World {
         };
         Some(match step {
             Step::Start => start(),
-            Step::Reply { calls, says, stop, counted } => {
+            Step::Reply { calls, says, fits, stop, counted } => {
                 let calls = calls.into_iter().map(Plan::propose).collect();
                 let mut proposal = proposal(if says { "words" } else { "" }, calls, stop);
                 proposal.usage = proposal.usage.filter(|_| counted);
+                let is_formal = run.spec().is_some_and(|spec| spec.response_format.is_some());
+                proposal.misfit = (is_formal && !fits).then(|| "no JSON".into());
                 Input::Replied { turn, attempt, proposal: Box::new(proposal) }
             }
-            Step::Fail(class) => Input::ModelFailed {
-                turn,
-                attempt,
-                class,
-                error: "no".to_owned(),
-                retry_after: None,
-                usage: None,
-                waited: Duration::ZERO,
-                parks: None,
-                fallback: None,
-                jitter: 0.5,
-            },
+            Step::Fail { class, fallback } if matches!(run.phase(), Phase::Thinking { .. }) => {
+                self.play.failure(class, None, fallback.map(Arc::from))
+            }
+            Step::Fail { .. } => return None,
             Step::Grant { which, tells_change } => {
                 let open = self.open(which, |open| !open.is_started() && !open.is_answered())?;
                 granted(open.call.id.as_str(), Some(change()).filter(|_| tells_change))
@@ -325,10 +348,15 @@ impl Play {
 
 impl Plan {
     fn propose(self) -> ProposedCall {
-        let Self { id, tool, verdict } = self;
+        let Self { id, tool, arguments, verdict } = self;
+        let arguments = Arguments::parse(arguments).unwrap();
         match verdict {
-            Some(verdict) => judged(id, tool, verdict),
-            None => ProposedCall { name: tool.into(), ..refused(id, Failure::InvalidArguments, "what?") },
+            Some(verdict) => ProposedCall { arguments, ..judged(id, tool, verdict) },
+            None => ProposedCall {
+                name: tool.into(),
+                arguments,
+                ..refused(id, Failure::InvalidArguments, "what?")
+            },
         }
     }
 }

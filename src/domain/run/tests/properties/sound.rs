@@ -17,6 +17,13 @@ impl World {
                 assert_eq!(validate(run.history()), Ok(()));
             }
         }
+        if matches!(run.phase(), Phase::Thinking { .. }) {
+            for budget in [None, Some(0), Some(7), Some(25)] {
+                let shown = run.projection(budget);
+                assert_eq!(validate(&shown.messages), Ok(()));
+                assert_eq!(shown.bytes, shown.messages.iter().map(Message::bytes).sum::<usize>());
+            }
+        }
         let waits = *run.phase() == Phase::Queued || run.parked().is_some();
         assert_eq!(run.outcome().is_some(), run.owed().is_empty() && !waits);
         assert_eq!(run.history_bytes(), run.history().iter().map(Message::bytes).sum::<usize>());
@@ -35,6 +42,7 @@ impl World {
         let mut paused = false;
         let mut parked = false;
         let mut limits = Limits::default();
+        let mut models = BTreeSet::new();
         for (index, fact) in log.iter().enumerate() {
             assert_eq!(index == 0, matches!(fact.event, Event::Submitted(_)));
             assert!(!parked || may_come_while_parked(&fact.event), "{} while parked", fact.event.kind());
@@ -83,11 +91,14 @@ impl World {
                 Event::Submitted(spec) => limits = spec.limits,
                 Event::LimitsSet(set) => limits = set.or(limits),
                 Event::TurnStart(_) => assert!(fact.turn <= limits.turns(), "a turn past the limit"),
-                Event::RunStart(_)
-                | Event::Decision(_)
+                Event::RunStart(start) => assert!(models.insert(start.model.clone())),
+                Event::ModelSwitched(switched) => {
+                    assert!(models.contains(&switched.from));
+                    assert!(models.insert(switched.to.clone()), "a model is asked again");
+                }
+                Event::Decision(_)
                 | Event::ModelRetry(_)
                 | Event::RequestLost(_)
-                | Event::ModelSwitched(_)
                 | Event::Correction(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
