@@ -7,7 +7,8 @@
 //!   opened before, and so on;
 //! - an empty id or name is an absent one.
 //!
-//! Work is linear in the pieces, whatever the indexes. Knows nothing of JSON: arguments are text.
+//! Work is linear in the pieces, whatever the indexes. Of JSON it knows only that half of a surrogate pair, which never
+//! found its other half, would spoil the arguments for every reader; else they are text.
 
 use std::{
     borrow::Cow,
@@ -16,6 +17,7 @@ use std::{
 };
 
 use super::ProposedCall;
+use crate::domain::text;
 
 /// One piece of a call.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +114,14 @@ impl Calls {
         self.slots.sort_by_key(|slot| slot.index.unwrap_or(i64::MAX));
         self.slots
             .into_iter()
-            .map(|slot| ProposedCall { id: slot.id, name: slot.name.into(), arguments: slot.arguments })
+            .map(|slot| ProposedCall {
+                id: slot.id,
+                name: slot.name.into(),
+                arguments: match text::repair_surrogates(&slot.arguments) {
+                    Cow::Owned(repaired) => repaired,
+                    Cow::Borrowed(_) => slot.arguments,
+                },
+            })
             .collect()
     }
 }

@@ -3,9 +3,11 @@
 mod calls;
 mod exchange;
 mod fault;
+mod fields;
 pub mod governor;
 pub mod http;
 pub mod openai;
+pub mod responses;
 pub mod scripted;
 mod secret;
 pub(crate) mod sse;

@@ -10,7 +10,7 @@ use herder::{
         usage::Usage,
     },
     model::{
-        Delta, ModelError, ModelProvider as _, Request, http,
+        Delta, ModelError, ModelProvider as _, RateLimits, Request, http,
         openai::{OpenAi, Settings},
     },
 };
@@ -23,6 +23,10 @@ use crate::support::server::{Answer, DEADLINE, Server, Step};
 /// All that an answer was.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Said {
+    /// Digests of what was sent.
+    pub(crate) sent: Vec<String>,
+    /// What was told of the account's limits.
+    pub(crate) rates: Vec<RateLimits>,
     pub(crate) text: String,
     pub(crate) reasoning: String,
     /// Id, tool and arguments.
@@ -35,6 +39,11 @@ pub(crate) struct Said {
 impl Said {
     pub(crate) fn class(&self) -> Option<FaultClass> {
         self.error.as_ref().map(|error| error.class)
+    }
+
+    /// What came of the answer's body alone.
+    pub(crate) fn without_head(self) -> Self {
+        Self { sent: Vec::new(), rates: Vec::new(), ..self }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -62,7 +71,9 @@ pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError
         match delta {
             Ok(Delta::Text(text)) => said.text.push_str(&text),
             Ok(Delta::Reasoning(text)) => said.reasoning.push_str(&text),
-            Ok(Delta::Progress | Delta::Sent(_) | Delta::RateLimits(_) | Delta::Keep(_)) => {}
+            Ok(Delta::Sent(digest)) => said.sent.push(digest.to_string()),
+            Ok(Delta::RateLimits(rates)) => said.rates.push(rates),
+            Ok(Delta::Progress | Delta::Keep(_)) => {}
             Ok(Delta::Call(call)) => {
                 let id = call.id.as_deref().unwrap_or_default().to_owned();
                 said.calls.push((id, call.name.to_string(), call.arguments));

@@ -80,7 +80,7 @@ impl Codec for Answer {
             Some(Finish::Whole) | None if self.refused => Stop::Refusal,
             Some(Finish::Whole) | None => Stop::EndTurn,
         };
-        out.extend(calls.into_iter().map(|call| Delta::Call(mended(call))));
+        out.extend(calls.into_iter().map(Delta::Call));
         out.extend(self.usage.map(Delta::Usage));
         out.push_back(Delta::Stop(stop));
         Ok(())
@@ -171,14 +171,6 @@ fn arguments(raw: &RawValue) -> Cow<'_, str> {
         json if json.starts_with('"') => text::from_json(json).map_or(Cow::Borrowed(json), Cow::Owned),
         json => Cow::Borrowed(json),
     }
-}
-
-/// A call as it goes on: a surrogate that never found its other half would spoil the arguments for every reader.
-fn mended(mut call: ProposedCall) -> ProposedCall {
-    if let Cow::Owned(repaired) = text::repair_surrogates(&call.arguments) {
-        call.arguments = repaired;
-    }
-    call
 }
 
 fn is_whole(call: &ProposedCall) -> bool {

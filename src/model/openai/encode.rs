@@ -12,7 +12,7 @@ use crate::{
         call::ToolCall,
         message::{Message, Reply},
     },
-    model::{Request, ToolSpec},
+    model::{Request, ToolSpec, fields::Fields},
 };
 
 /// What stands for a tool's output of nothing: many servers refuse a blank message.
@@ -39,7 +39,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, profile, extra } = *self;
         let params = &request.params;
-        let mut fields = Fields { map: serializer.serialize_map(None)?, extra };
+        let mut fields = Fields::new(serializer.serialize_map(None)?, extra);
         fields.put("model", Some(&request.model))?;
         fields.put("messages", Some(Messages { messages: &request.messages, profile }))?;
         if !request.tools.is_empty() {
@@ -55,31 +55,10 @@ impl Serialize for Body<'_> {
         fields.put("top_p", params.top_p)?;
         fields.put("seed", params.seed)?;
         fields.put("reasoning_effort", params.reasoning_effort.as_ref())?;
+        fields.put("response_format", request.response_format.as_ref())?;
         fields.put("stream", Some(true))?;
         fields.put("stream_options", Some(StreamOptions { include_usage: true }))?;
         fields.end()
-    }
-}
-
-/// Writes fields, where those of the settings come before our own.
-struct Fields<'a, M> {
-    map: M,
-    extra: &'a Map<String, Value>,
-}
-
-impl<M: serde::ser::SerializeMap> Fields<'_, M> {
-    fn put<T: Serialize>(&mut self, name: &str, value: Option<T>) -> Result<(), M::Error> {
-        match value {
-            Some(value) if !self.extra.contains_key(name) => self.map.serialize_entry(name, &value),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn end(mut self) -> Result<M::Ok, M::Error> {
-        for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_null()) {
-            self.map.serialize_entry(name, value)?;
-        }
-        self.map.end()
     }
 }
 
