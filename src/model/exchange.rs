@@ -12,10 +12,7 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use jiff::Timestamp;
-use reqwest::{
-    RequestBuilder, Response,
-    header::{CONTENT_TYPE, HeaderMap},
-};
+use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -131,7 +128,7 @@ impl<C: Codec> Reading<C> {
     async fn ask(&mut self, request: RequestBuilder) -> Result<Phase, ModelError> {
         let mut response = request.send().await.map_err(fault::from_transport)?;
         let (status, now) = (response.status(), Timestamp::now());
-        self.out.extend(rate_limits(response.headers(), now).map(Delta::RateLimits));
+        self.out.extend(RateLimits::from_headers(response.headers(), now).map(Delta::RateLimits));
         if !status.is_success() {
             let retry_after = fault::retry_after(response.headers(), now);
             let mut body = Vec::new();
@@ -193,11 +190,6 @@ impl<C: Codec> Reading<C> {
         }
         Ok(Flow::Done)
     }
-}
-
-/// What a head says of the account's limits.
-const fn rate_limits(_: &HeaderMap, _: Timestamp) -> Option<RateLimits> {
-    None
 }
 
 /// Reads a body to its end or to `limit` bytes.
