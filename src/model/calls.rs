@@ -7,14 +7,15 @@
 //!   opened before, and so on;
 //! - an empty id or name is an absent one.
 //!
-//! Work is linear in the pieces, whatever the indexes. Of JSON it knows only that half of a surrogate pair, which never
-//! found its other half, would spoil the arguments for every reader; else they are text.
+//! Work is linear in the pieces, whatever the indexes. Knows nothing of what arguments hold.
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
+
+use serde_json::value::RawValue;
 
 use super::ProposedCall;
 use crate::domain::text;
@@ -114,14 +115,7 @@ impl Calls {
         self.slots.sort_by_key(|slot| slot.index.unwrap_or(i64::MAX));
         self.slots
             .into_iter()
-            .map(|slot| ProposedCall {
-                id: slot.id,
-                name: slot.name.into(),
-                arguments: match text::repair_surrogates(&slot.arguments) {
-                    Cow::Owned(repaired) => repaired,
-                    Cow::Borrowed(_) => slot.arguments,
-                },
-            })
+            .map(|slot| ProposedCall { id: slot.id, name: slot.name.into(), arguments: slot.arguments })
             .collect()
     }
 }
@@ -138,6 +132,21 @@ impl Slot {
             Some(_) => other_id,
             None => other_id || self.name != name || restarts || self.delta == delta,
         }
+    }
+}
+
+impl ProposedCall {
+    /// Whether nothing is missing from its arguments, as far as they tell.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.arguments.is_empty() || serde_json::from_str::<&RawValue>(&self.arguments).is_ok()
+    }
+
+    /// The call as it goes on: a surrogate that never found its other half would spoil the arguments for every reader.
+    pub(crate) fn mended(mut self) -> Self {
+        if let Cow::Owned(repaired) = text::repair_surrogates(&self.arguments) {
+            self.arguments = repaired;
+        }
+        self
     }
 }
 

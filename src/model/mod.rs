@@ -1,9 +1,10 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
+pub mod anthropic;
+mod body;
 mod calls;
 mod exchange;
 mod fault;
-mod fields;
 pub mod governor;
 pub mod http;
 pub mod openai;

@@ -12,11 +12,11 @@ use crate::{
         call::ToolCall,
         message::{Message, Reply},
     },
-    model::{Request, ToolSpec, fields::Fields},
+    model::{
+        Request, ToolSpec,
+        body::{Fields, NO_OUTPUT, is_blank},
+    },
 };
-
-/// What stands for a tool's output of nothing: many servers refuse a blank message.
-const NO_OUTPUT: &str = "(no output)";
 
 /// Encodes a request's body.
 pub(super) fn body(
@@ -39,7 +39,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, profile, extra } = *self;
         let params = &request.params;
-        let mut fields = Fields::new(serializer.serialize_map(None)?, extra);
+        let mut fields = Fields { map: serializer.serialize_map(None)?, extra };
         fields.put("model", Some(&request.model))?;
         fields.put("messages", Some(Messages { messages: &request.messages, profile }))?;
         if !request.tools.is_empty() {
@@ -131,10 +131,6 @@ impl<'a> WireMessage<'a> {
             tool_calls: calls.map(Calls),
         }
     }
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim_start().is_empty()
 }
 
 struct Calls<'a>(&'a [ToolCall]);

@@ -280,7 +280,7 @@ impl Answer {
         if !calls.is_empty() {
             out.extend(kept.into_iter().map(Delta::Keep));
         }
-        out.extend(calls.into_iter().map(Delta::Call));
+        out.extend(calls.into_iter().map(|call| Delta::Call(call.mended())));
         out.extend(usage.map(Delta::Usage));
         out.push_back(Delta::Stop(stop));
         Ok(())

@@ -16,11 +16,11 @@ use crate::{
         message::{Message, Reply},
         task::{AnswerSchema, ResponseFormat},
     },
-    model::{Request, fields::Fields},
+    model::{
+        Request,
+        body::{Fields, NO_OUTPUT, is_blank},
+    },
 };
-
-/// What stands for a tool's output of nothing.
-const NO_OUTPUT: &str = "(no output)";
 
 /// Encodes a request's body.
 pub(super) fn body(request: &Request, extra: &Map<String, Value>) -> Result<Vec<u8>, serde_json::Error> {
@@ -38,7 +38,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, extra } = *self;
         let params = &request.params;
-        let mut fields = Fields::new(serializer.serialize_map(None)?, extra);
+        let mut fields = Fields { map: serializer.serialize_map(None)?, extra };
         fields.put("model", Some(&request.model))?;
         fields.put("instructions", instructions(&request.messages))?;
         fields.put("input", Some(input(&request.messages, &request.model)))?;
@@ -170,10 +170,6 @@ fn stub(block: &RawJson) -> Option<Stub> {
     }
     let block: Typed<'_> = serde_json::from_str(block.get()).ok()?;
     Stub::named(&block.kind?)
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim_start().is_empty()
 }
 
 #[derive(Serialize)]
