@@ -117,6 +117,31 @@ async fn arguments_that_came_as_an_object_go_back_as_a_string() {
 }
 
 #[tokio::test]
+async fn output_that_was_no_text_goes_out_as_text() {
+    let server = Server::start(|_| chat::text("x")).await;
+    let output = String::from_utf8_lossy(b"ok \xff\xfe caf\xe9 \0 \x1b[0m end").into_owned();
+    let mut request = request("go");
+    let said = Said {
+        calls: vec![("c_a".to_owned(), "bash".to_owned(), "{}".to_owned())],
+        stop: Some(Stop::ToolCalls),
+        ..Said::default()
+    };
+    let result = ToolResult {
+        call: CallId::new("c_a"),
+        ok: false,
+        output: output.as_str().into(),
+        failure: None,
+        terminate: false,
+        timing: None,
+    };
+    request.messages.push(Message::Assistant(Arc::new(reply(&said))));
+    request.messages.push(Message::Tool(Arc::new(result)));
+    hear(provider(&server, Settings::default()).stream(request, CancellationToken::new())).await;
+    assert_eq!(server.requests()[0]["messages"][2]["content"], output);
+    assert!(str::from_utf8(&server.bodies()[0]).is_ok_and(|body| !body.contains('\0')));
+}
+
+#[tokio::test]
 async fn reasoning_goes_back_with_its_calls_where_the_profile_says_so_and_nowhere_else() {
     let table = [
         (SendReasoning::Never, None),
