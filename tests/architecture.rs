@@ -27,7 +27,9 @@ const FLOORS: &[&[&str]] = &[
 const ADAPTERS: &[&[&str]] = &[
     &["store", "sqlite"],
     &["store", "memory"],
+    &["model", "anthropic"],
     &["model", "openai"],
+    &["model", "responses"],
     &["model", "scripted"],
     &["tool", "builtin"],
     &["tool", "command"],

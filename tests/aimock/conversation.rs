@@ -13,7 +13,7 @@ use herder::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::support::said::{Said, hear};
+pub(crate) use crate::support::hear::{Said, hear};
 
 /// A request with the tool `get_weather` on offer.
 pub(crate) fn request(model: &str, text: &str) -> Request {
@@ -55,7 +55,7 @@ pub(crate) fn go_on(request: &mut Request, said: &Said, output: &str) {
             timing: None,
         })
         .collect();
-    let blocks: Vec<_> = said.kept.iter().map(|block| serde_json::from_str(block).unwrap()).collect();
+    let blocks = said.kept.clone();
     let reply = Reply {
         text: said.text.as_str().into(),
         reasoning: Some(said.reasoning.as_str().into()).filter(|_| !said.reasoning.is_empty()),

@@ -19,6 +19,7 @@ use crate::{
     ask::{ask, ask_raw, hear, provider, request},
     support::{
         chat::{self, chunk},
+        hear::hear_all,
         server::{Answer, Rules, Server, Step},
     },
 };
@@ -109,11 +110,16 @@ async fn what_the_head_says_of_limits_is_told_before_an_error_and_before_an_answ
     let expected = RateLimits { requests: window(60, 0, 1), tokens: window(150_000, 149_984, 360) };
     let json = [limits.as_slice(), &[("content-type", "application/json")]].concat();
     let whole = json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}).to_string();
-    let refused = ask(status(429, &limits, "slow")).await;
-    let answered = ask(status(200, &json, &whole)).await;
-    assert_eq!((refused.class(), answered.text.as_str()), (Some(FaultClass::RateLimit), "x"));
-    assert_eq!((refused.rates, answered.rates), (vec![expected], vec![expected]));
-    assert_eq!(ask(chat::text("x")).await.rates, []);
+    let ask = async |answer: Answer| {
+        let server = Server::start(move |_| answer.clone()).await;
+        let stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
+        hear_all(stream).await
+    };
+    let (refused, why) = ask(status(429, &limits, "slow")).await;
+    assert_eq!((refused.rates, why.class()), (vec![expected], Some(FaultClass::RateLimit)));
+    let (answered, said) = ask(status(200, &json, &whole)).await;
+    assert_eq!((answered.rates, said.text.as_str()), (vec![expected], "x"));
+    assert_eq!(ask(chat::text("x")).await.0.rates, []);
 }
 
 #[tokio::test]

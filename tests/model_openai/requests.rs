@@ -22,6 +22,7 @@ use crate::{
     ask::{Said, hear, provider, request},
     support::{
         chat::{self, Brain, Plan},
+        hear::hear_all,
         server::{Answer, Rules, Server},
     },
 };
@@ -242,11 +243,11 @@ async fn a_request_begins_with_all_of_the_one_before_byte_for_byte() {
 #[tokio::test]
 async fn the_digest_is_that_of_the_bytes_that_arrive() {
     let server = Server::start(|_| chat::text("x")).await;
-    let said =
-        hear(provider(&server, Settings::default()).stream(request("é"), CancellationToken::new())).await;
+    let stream = provider(&server, Settings::default()).stream(request("é"), CancellationToken::new());
+    let (head, _) = hear_all(stream).await;
     let digest = Sha256::digest(&server.bodies()[0]);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(said.sent, [hex]);
+    assert_eq!(head.sent, [hex]);
 }
 
 #[tokio::test]
