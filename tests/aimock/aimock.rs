@@ -90,7 +90,7 @@ impl Aimock {
     }
 }
 
-/// What every protocol must make of the fixtures. `usage` is what the server counts of the answer that asks.
+/// What every protocol must make of the fixtures; `kept`: how many blocks the server wants back.
 async fn speaks(provider: &dyn ModelProvider, model: &str, kept: usize) {
     let mut weather = request(model, "How is the weather?");
     let asked = ask(provider, &weather).await;
