@@ -179,10 +179,17 @@ async fn comments_pings_and_the_cuts_of_the_network_change_nothing() {
 async fn calls_count_whatever_else_the_answer_holds() {
     let said = ask(answer(&[call(0, "c_a", "list", "{}"), message(1, "Done.")])).await;
     assert_eq!((said.stop, said.text.as_str()), (Some(Stop::ToolCalls), "Done."));
+    // Ids of calls, and even of items, may come again.
     let same = [call(0, "dup_1", "read", r#"{"path":"a"}"#), call(1, "dup_1", "read", r#"{"path":"b"}"#)];
     let expected = calls(&[("dup_1", "read", r#"{"path":"a"}"#), ("dup_1", "read", r#"{"path":"b"}"#)]);
     assert_eq!(ask(answer(&same)).await.calls, expected);
     assert_eq!(ask_events(&[completed(&same)]).await.calls, expected);
+    let alike = same.map(|mut call| {
+        call["id"] = "i".into();
+        call
+    });
+    assert_eq!(ask(answer(&alike)).await.calls, expected);
+    assert_eq!(ask_events(&[completed(&alike)]).await.calls, expected);
     let indexes = (0..59).chain([4_000_000_000]);
     let mut many: Vec<Value> =
         indexes.map(|index| item("done", index, &call(index, &format!("c_{index}"), "read", "{}"))).collect();
