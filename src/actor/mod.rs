@@ -72,6 +72,10 @@ fn within<'a>(workspace: &Workspace, access: &'a Access) -> &'a str {
 pub struct Settings {
     /// Runs that have a slot at once.
     pub max_live_runs: usize,
+    /// Whether runs start only as their models have places free.
+    pub follow_models: bool,
+    /// Whether a run waits, without a slot, when its account is used up or its key is refused; if not, it ends.
+    pub outlast_accounts: bool,
     /// Calls that hold a permit at once.
     pub max_running_calls: usize,
     /// Actors that the runs are spread over.
@@ -98,6 +102,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_live_runs: 100,
+            follow_models: false,
+            outlast_accounts: true,
             max_running_calls: 64,
             shards: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             restart: RestartPolicy::OnFailure,

@@ -140,6 +140,8 @@ fn settings(config: &Config) -> Settings {
     let grace = config.supervisor.grace();
     Settings {
         max_live_runs: config.supervisor.max_live_runs.get(),
+        follow_models: defaults.follow_models,
+        outlast_accounts: defaults.outlast_accounts,
         max_running_calls: config.tools.max_parallel.get(),
         shards: config.supervisor.shards().get(),
         restart: config.supervisor.restart,

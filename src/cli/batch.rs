@@ -22,6 +22,7 @@ use super::{
     stdout::Output,
 };
 use crate::{
+    actor::supervisor::Blocked,
     app::{
         batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
         herder::Herder,
@@ -29,6 +30,7 @@ use crate::{
     },
     config::Flag,
     domain::batch::{Halt, RetryFailed, StaleLines},
+    model::governor::LatchReason,
 };
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
@@ -331,6 +333,16 @@ fn offered(tasks: &[InputTask]) -> Option<BTreeSet<Arc<str>>> {
     named.map(|named| named.into_iter().flatten().collect())
 }
 
+/// Why nothing goes on until a person does something.
+fn shut(Blocked { account, latched }: &Blocked) -> String {
+    let (what, remedy) = match latched.reason {
+        LatchReason::Quota => ("is used up", "when there is more"),
+        LatchReason::Auth => ("refuses the key", "with another key"),
+        LatchReason::RateLimit => ("wants to be left alone", "later"),
+    };
+    format!("account {account} {what} ({}); go on {remedy}", latched.said)
+}
+
 /// Progress, and what a person is told besides.
 struct Shown {
     progress: Progress,
@@ -377,6 +389,9 @@ impl Shown {
         self.progress.set_running(0);
         let rest = Rest { halted: report.halted, unfinished: report.unfinished };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
+        if let Some(blocked) = &report.blocked {
+            (self.tell)(&shut(blocked));
+        }
         if report.unfinished > 0 && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
             let tasks = counted(report.unfinished, "task");

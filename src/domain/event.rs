@@ -202,9 +202,17 @@ pub struct ModelRetry {
     pub error: String,
     /// When the next request goes out.
     pub not_before: Timestamp,
+    /// Microseconds that the failed one waited for its place before it went out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_us: u64,
     /// What it may have used up all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// See [`Event::RequestLost`].

@@ -57,6 +57,9 @@ pub struct Reply {
     /// Microseconds from the request to the end of the answer.
     #[serde(default)]
     pub duration_us: u64,
+    /// Microseconds that the request waited for its place before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_us: u64,
     /// What was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Arc<RequestRecord>>,
@@ -80,10 +83,10 @@ pub struct RequestRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Arc<str>>,
     /// Messages of the conversation that the model was shown.
-    pub included: u32,
+    pub included: u64,
     /// Messages of it that were left out.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub omitted: u32,
+    pub omitted: u64,
     /// Tokens that the answer might have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
@@ -93,7 +96,7 @@ pub struct RequestRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u32) -> bool {
+const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -108,6 +111,7 @@ impl Reply {
             stop,
             usage: Usage::default(),
             duration_us: 0,
+            waited_us: 0,
             request: None,
         }
     }

@@ -7,6 +7,9 @@ use super::outcome::FaultClass;
 /// Tries that a turn's request has, the first included; a rate limit uses none up.
 pub const TRIES: u32 = 5;
 
+/// How long a run waits in its slot to ask again. What is to come later it waits for without one, and that uses up no try.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 const BASE: Duration = Duration::from_millis(500);
 const CEILING: Duration = Duration::from_secs(30);
 

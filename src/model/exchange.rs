@@ -61,8 +61,13 @@ pub(crate) fn exchange(
     let mut reading = Reading::new(codec);
     reading.out.push_back(Delta::Sent(digest));
     // Boxed, since it is handed on with every delta.
-    let exchange =
-        Box::new(Exchange { phase: Phase::Asking(request), reading, failure: None, secret, cancel });
+    let exchange = Box::new(Exchange {
+        phase: Phase::Asking(Box::new(request)),
+        reading,
+        failure: None,
+        secret,
+        cancel,
+    });
     stream::unfold(exchange, Exchange::next).fuse().boxed()
 }
 
@@ -75,11 +80,12 @@ struct Exchange<C> {
     cancel: CancellationToken,
 }
 
+/// Boxed, since a phase is taken up and put back with every chunk.
 enum Phase {
-    Asking(RequestBuilder),
-    Answering(Response),
+    Asking(Box<RequestBuilder>),
+    Answering(Box<Response>),
     /// The answer is whole; the body may not be.
-    Ending(Response),
+    Ending(Box<Response>),
     Over,
 }
 
@@ -100,7 +106,7 @@ impl<C: Codec> Exchange<C> {
                 return Some((Err(failure), self));
             }
             let step = match std::mem::replace(&mut self.phase, Phase::Over) {
-                Phase::Asking(request) => self.cancel.run_until_cancelled(self.reading.ask(request)).await,
+                Phase::Asking(request) => self.cancel.run_until_cancelled(self.reading.ask(*request)).await,
                 Phase::Answering(response) => {
                     self.cancel.run_until_cancelled(self.reading.read(response)).await
                 }
@@ -140,7 +146,7 @@ impl<C: Codec> Reading<C> {
         let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match media_type.to_ascii_lowercase().as_str() {
             // Some servers leave it out.
-            "text/event-stream" | "" => Ok(Phase::Answering(response)),
+            "text/event-stream" | "" => Ok(Phase::Answering(Box::new(response))),
             "application/json" => {
                 let mut body = Vec::new();
                 read(&mut response, &mut body, WHOLE_BODY).await?;
@@ -159,7 +165,7 @@ impl<C: Codec> Reading<C> {
     }
 
     /// Reads one chunk of the answer, or its end.
-    async fn read(&mut self, mut response: Response) -> Result<Phase, ModelError> {
+    async fn read(&mut self, mut response: Box<Response>) -> Result<Phase, ModelError> {
         let flow = match response.chunk().await {
             Ok(Some(bytes)) => self.take(&bytes)?,
             Ok(None) => self.end()?,

@@ -3,6 +3,7 @@
 pub mod anthropic;
 mod body;
 mod calls;
+pub mod decode;
 mod exchange;
 mod fault;
 pub mod governor;

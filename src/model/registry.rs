@@ -48,7 +48,7 @@ impl Model {
             price: None,
             max_output_tokens: None,
             governor: Governor::new(
-                Account::new(name),
+                Account::lone(name),
                 Rates { concurrency: Concurrency::Unlimited, ..Rates::default() },
             ),
             fallbacks: Vec::new(),

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr2};
+
 /// Bytes that one event may have: more than any tool's arguments, less than what would hurt the process.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 
@@ -63,7 +65,7 @@ impl Decoder {
             self.after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             let cr = bytes[end] == b'\r';
             self.after_cr = cr && rest.is_empty();
@@ -101,6 +103,9 @@ impl Decoder {
 
     /// Takes one line without its end; true if it is the blank one that ends an event.
     fn take(&mut self, mut line: &[u8]) -> Result<bool, TooLong> {
+        if self.data.len() + line.len() > MAX_EVENT {
+            return Err(TooLong);
+        }
         if !self.begun {
             self.begun = true;
             line = line.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(line);
@@ -108,14 +113,11 @@ impl Decoder {
         if line.is_empty() {
             return Ok(true);
         }
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let colon = memchr(b':', line).unwrap_or(line.len());
         let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
-                if self.data.len() + value.len() > MAX_EVENT {
-                    return Err(TooLong);
-                }
                 if !self.data.is_empty() {
                     self.data.push(b'\n');
                 }
@@ -223,6 +225,25 @@ mod tests {
             Ok(Flow::Done)
         });
         assert_eq!((flow.unwrap(), seen), (Flow::Done, 1));
+    }
+
+    #[test]
+    fn an_event_has_the_same_bound_however_it_is_cut() {
+        for field in ["data: ", "event: ", ": "] {
+            for (length, fits) in [(MAX_EVENT, true), (MAX_EVENT + 1, false)] {
+                let line = format!("{field}{}\n", "x".repeat(length - field.len()));
+                let refused = |chunks: &[&[u8]]| {
+                    let mut decoder = Decoder::default();
+                    chunks.iter().any(|chunk| decoder.feed(chunk, |_| Ok::<_, Long>(Flow::More)).is_err())
+                };
+                let (head, tail) = line.as_bytes().split_at(line.len() - 2);
+                assert_eq!(
+                    (refused(&[line.as_bytes()]), refused(&[head, tail])),
+                    (!fits, !fits),
+                    "{field}{length}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ async fn a_run_ends_when_its_wall_time_is_up_whatever_it_does() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_has_ended_leaves_nothing_behind_that_waits_for_its_limits() {
     let stage = Plan::paused().start().await;
+    // The first one has the tree attend to the model's account.
+    assert_eq!(stage.outcome(stage.run(&json!([says("done")]))).await, "done");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (before, since) = (tasks(), Instant::now());
     for _ in 0..10 {

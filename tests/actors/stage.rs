@@ -24,7 +24,11 @@ use herder::{
         task::TaskSpec,
         time::Timestamp,
     },
-    model::{Model, ModelProvider, Models, scripted::Scripted},
+    model::{
+        Model, ModelProvider, Models,
+        governor::{Account, Concurrency, Governor, Rates},
+        scripted::Scripted,
+    },
     store::{EventStore, memory::MemoryStore},
     tool::{
         Tool,
@@ -52,6 +56,7 @@ pub(crate) struct Plan {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
+    pub(crate) rates: Rates,
 }
 
 impl Default for Plan {
@@ -63,6 +68,7 @@ impl Default for Plan {
             tools: Vec::new(),
             policy: policies::load("trusted").unwrap(),
             settings: Settings { shards: 2, ..Settings::default() },
+            rates: Rates { concurrency: Concurrency::Unlimited, ..Rates::default() },
         }
     }
 }
@@ -107,7 +113,11 @@ impl Plan {
             toolbox.register(tool).unwrap();
         }
         let models = Models::default();
-        models.insert(Model { wire_name: "fake-1".into(), ..Model::new("m", self.provider) });
+        models.insert(Model {
+            wire_name: "fake-1".into(),
+            governor: Governor::new(Account::new("account"), self.rates),
+            ..Model::new("m", self.provider)
+        });
         let services = Services {
             store: self.store.clone(),
             clock: self.clock,
@@ -170,6 +180,11 @@ impl Stage {
     pub(crate) fn submit(&self, workspace: &str, script: &Value, more: &Value) -> Submitted {
         let run = RunId::new(Uuid::now_v7());
         self.supervisor.submit_soon(run, self.task(workspace, script, more)).unwrap()
+    }
+
+    /// Who says how much is asked of the model at once.
+    pub(crate) fn governor(&self) -> Arc<Governor> {
+        self.supervisor.services().models.get("m").unwrap().governor.clone()
     }
 
     /// A run in the workspace `ws`.

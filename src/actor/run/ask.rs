@@ -11,21 +11,26 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{RunActor, RunMsg, RunState, answer::Answer, judge::Judge};
+use super::{RunActor, RunMsg, RunState, answer::Answer, hold::Departure, judge::Judge};
 use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
         context,
+        event::ParkReason,
         id::RunId,
         message::{self, RequestRecord},
         outcome::FaultClass,
-        run::Input,
+        retry::PATIENCE,
+        run::{Input, Proposal},
         task::Params,
         time::Timestamp,
         usage::estimated_tokens,
     },
-    model::{Delta, Model, ModelError, Request, governor::Permit},
+    model::{
+        Delta, Model, ModelError, Request,
+        governor::{LatchReason, Latched, Permit, Pledge},
+    },
     telemetry::{metric, span},
 };
 
@@ -42,6 +47,7 @@ struct Asking {
     /// Bytes that the model is sent, for when it does not say how many tokens that was.
     bytes: usize,
     record: RequestRecord,
+    departure: Departure,
 }
 
 /// What came of a request, and what goes on with it.
@@ -81,8 +87,8 @@ pub(super) fn spawn(
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
         digest: None,
-        included: count(projection.included),
-        omitted: count(projection.omitted),
+        included: projection.included as u64,
+        omitted: projection.omitted as u64,
         max_tokens,
         tools: None,
     };
@@ -106,13 +112,15 @@ pub(super) fn spawn(
             offered: state.tools.names.clone(),
         },
         cancel: cancel.clone(),
-        services,
+        services: services.clone(),
         since: Instant::now(),
         bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
         record,
+        departure: Departure::from(not_before.max(services.clock.now())),
     };
+    state.progress.departure = Some(asking.departure.clone());
     let led_here = state.progress.last;
-    let permit = state.progress.permit.take();
+    let (permit, pledge) = (state.progress.permit.take(), state.progress.pledge.take());
     let wait = not_before.since(asking.services.clock.now());
     let me = me.clone();
     let store = actor.services.store.clone();
@@ -122,7 +130,7 @@ pub(super) fn spawn(
             tokio::time::sleep(wait).await;
         }
         // Whatever panics here, a provider or herder, the run goes on with a retry.
-        let asked = AssertUnwindSafe(asking.ask(request, permit)).catch_unwind().await;
+        let asked = AssertUnwindSafe(asking.ask(request, permit, pledge)).catch_unwind().await;
         let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
             Asked { input: failed(turn, attempt, fault), permit: None, rest: None }
@@ -162,17 +170,23 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(mut self, request: Request, permit: Option<Permit>) -> Asked {
+    async fn ask(mut self, request: Request, permit: Option<Permit>, pledge: Option<Pledge>) -> Asked {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
             return Asked { input: failed(turn, attempt, fault), permit: None, rest: None };
         }
+        // It waits for its place now, which counts as much.
+        drop(pledge);
         let mut permit = match permit {
             Some(permit) => permit,
             None => self.model.governor.admit().await,
         };
         permit.send(estimated_tokens(self.bytes)).await;
+        if !self.departure.depart(self.services.clock.now()) {
+            // It was called off, and whoever did so ends this task.
+            return std::future::pending().await;
+        }
         self.since = Instant::now();
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
@@ -189,14 +203,64 @@ impl Asking {
             Ok(()) => {
                 let usage = answer.used(&self.model, self.bytes);
                 permit.answered(usage.map_or(0, |usage| usage.total()));
+                let waited = self.departure.waited(self.services.clock.now());
                 let proposal = answer.judged(&self.judge, self.record, usage, duration).await;
+                let proposal = Proposal { waited, ..proposal };
                 let input = Input::Replied { turn, attempt, proposal: Box::new(proposal) };
                 Asked { input, permit: None, rest: Some(deltas) }
             }
             Err(error) => {
                 permit.failed(error.class, error.retry_after);
-                Asked { input: failed(turn, attempt, error), permit: Some(permit), rest: None }
+                Asked { input: self.failed(error), permit: Some(permit), rest: None }
             }
+        }
+    }
+
+    /// What is to become of the run after a request that failed, and of everybody who asks the same account.
+    fn failed(&self, error: ModelError) -> Input {
+        let parks = self.shut_account(&error);
+        let ModelError { class, message, retry_after, refused: _ } = error;
+        Input::ModelFailed {
+            turn: self.turn,
+            attempt: self.attempt,
+            class,
+            error: message,
+            retry_after,
+            usage: None,
+            waited: self.departure.waited(self.services.clock.now()),
+            parks,
+            fallback: None,
+            jitter: jitter(),
+        }
+    }
+
+    /// Shuts the account if asking on would only be refused; says what the run waits for without a slot, if it does.
+    fn shut_account(&self, error: &ModelError) -> Option<ParkReason> {
+        let account = self.model.governor.account();
+        let until = error.retry_after.map(|wait| Instant::now() + wait);
+        let shut = |reason| account.shut(Latched { reason, until, said: error.message.as_str().into() });
+        let outlasts = self.services.settings.outlast_accounts;
+        match error.class {
+            FaultClass::Quota => {
+                shut(LatchReason::Quota);
+                (account.latch().is_some() && outlasts).then_some(ParkReason::Quota)
+            }
+            FaultClass::Auth => {
+                let is_shut = account.rejected(&error.message);
+                (is_shut && outlasts).then_some(ParkReason::Auth)
+            }
+            FaultClass::RateLimit
+            | FaultClass::Overloaded
+            | FaultClass::Transient
+            | FaultClass::Timeout
+            | FaultClass::Stall => {
+                error.retry_after.filter(|wait| *wait > PATIENCE)?;
+                if error.class == FaultClass::RateLimit {
+                    shut(LatchReason::RateLimit);
+                }
+                Some(ParkReason::RateLimit)
+            }
+            FaultClass::Invalid | FaultClass::ContextOverflow | FaultClass::Cancelled => None,
         }
     }
 
@@ -275,6 +339,7 @@ impl Asking {
     }
 }
 
+/// A fault of herder's own, before anything was sent.
 fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
     let ModelError { class, message, retry_after, refused: _ } = error;
     Input::ModelFailed {
@@ -284,6 +349,7 @@ fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
         error: message,
         retry_after,
         usage: None,
+        waited: Duration::ZERO,
         parks: None,
         fallback: None,
         jitter: jitter(),
@@ -292,10 +358,6 @@ fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
 
 fn error(class: FaultClass, message: &str) -> ModelError {
     ModelError::new(class, message)
-}
-
-fn count(messages: usize) -> u32 {
-    u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
 /// A number in `0.0..1.0` that spreads what would otherwise happen at the same time.

@@ -18,7 +18,7 @@ use crate::{
         id::RunId,
         run::{Input, Run},
     },
-    model::Model,
+    model::{Model, governor::Pledge},
     store::StoreError,
     telemetry::span,
     tool::workspace::Workspace,
@@ -64,6 +64,8 @@ pub struct RunArgs {
     pub executor: ActorRef<ExecutorMsg>,
     /// Whether it is to send no further request.
     pub held: bool,
+    /// Counts it as one that is about to ask, until it does.
+    pub pledge: Option<Pledge>,
 }
 
 /// The run and what it has under way.
@@ -98,8 +100,9 @@ impl Actor for RunActor {
     type Arguments = RunArgs;
 
     async fn pre_start(&self, _: ActorRef<RunMsg>, args: RunArgs) -> Result<RunState, ActorProcessingErr> {
-        let RunArgs { run, model, workspace, tools, executor, held } = args;
-        Ok(RunState { run, model, workspace, tools, executor, held, progress: Progress::default() })
+        let RunArgs { run, model, workspace, tools, executor, held, pledge } = args;
+        let progress = Progress::pledged(pledge);
+        Ok(RunState { run, model, workspace, tools, executor, held, progress })
     }
 
     async fn handle(

@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask};
+use super::{RunActor, RunMsg, RunState, ask, hold::Departure};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -21,7 +21,7 @@ use crate::{
         outcome::Outcome,
         run::{Effect, EffectId, Input, Phase, Refused},
     },
-    model::governor::Permit,
+    model::governor::{Permit, Pledge},
     store::{StoreError, Ticket},
     telemetry::{metric, span},
 };
@@ -33,6 +33,10 @@ pub(super) struct Progress {
     under_way: BTreeMap<EffectId, CancellationToken>,
     stopping: Option<Stopping>,
     pub(super) timer: Option<AbortHandle>,
+    /// Given back as soon as the run asks.
+    pub(super) pledge: Option<Pledge>,
+    /// Whether the open request, if one is under way, has gone out.
+    pub(super) departure: Option<Departure>,
     /// A place to ask from, on its way from one request of a turn to the next.
     pub(super) permit: Option<Permit>,
     /// The last append that was handed over.
@@ -48,6 +52,13 @@ impl Drop for Progress {
 }
 
 impl Progress {
+    /// Nothing, in a run that counts as one that is about to ask.
+    pub(super) fn pledged(pledge: Option<Pledge>) -> Self {
+        let mut progress = Self::default();
+        progress.pledge = pledge;
+        progress
+    }
+
     pub(super) fn is_under_way(&self, effect: &EffectId) -> bool {
         self.under_way.contains_key(effect)
     }
@@ -252,7 +263,8 @@ impl RunActor {
 
     pub(super) fn drain(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         state.progress.stopping.get_or_insert(Stopping::AfterTurn);
-        if matches!(state.run.phase(), Phase::Between | Phase::Queued) {
+        let between = matches!(state.run.phase(), Phase::Between | Phase::Queued);
+        if between || (state.run.parked().is_none() && state.call_request_off()) {
             self.stop_unfinished(me, state)?;
         }
         Ok(())
@@ -273,12 +285,7 @@ impl RunActor {
 
     /// Whether a run that is to stop has come far enough; if so, it stops instead of starting what it owes.
     fn stops_here(&self, me: &ActorRef<RunMsg>, state: &RunState) -> bool {
-        let fresh_turn = match state.run.phase() {
-            Phase::Thinking { attempt, .. } => {
-                !state.progress.is_under_way(&EffectId::Request(state.run.turn(), *attempt))
-            }
-            Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => false,
-        };
+        let fresh_turn = state.waits_to_ask();
         let stops = match state.progress.stopping {
             Some(Stopping::AfterTurn) => fresh_turn,
             Some(Stopping::Now) => fresh_turn || !state.run.is_acting(),

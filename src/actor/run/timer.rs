@@ -17,7 +17,7 @@ impl RunActor {
         }
         let now = self.services.clock.now();
         let wall = limits.wall_time().map(|limit| limit.saturating_sub(state.run.wall(now)));
-        let active = limits.active_time().map(|limit| limit.saturating_sub(state.run.active(now)));
+        let active = limits.active_time().map(|limit| limit.saturating_sub(state.active(now)));
         let Some(due) = [wall, active].into_iter().flatten().min() else { return };
         let me = me.clone();
         let timer = tokio::spawn(async move {
@@ -37,7 +37,7 @@ impl RunActor {
         if limits.wall_time().is_some_and(|limit| state.run.wall(now) >= limit) {
             return self.end_early(me, state, Outcome::Budget(Limit::WallTime));
         }
-        if limits.active_time().is_some_and(|limit| state.run.active(now) >= limit) {
+        if limits.active_time().is_some_and(|limit| state.active(now) >= limit) {
             return self.end_early(me, state, Outcome::Budget(Limit::ActiveTime));
         }
         self.arm_timer(me, state);

@@ -18,6 +18,7 @@ use crate::{
         id::{BatchId, RunId, Seq},
         run::{Input, Run},
     },
+    model::governor::Pledge,
     store::StoreError,
     tool::workspace::Workspace,
 };
@@ -49,6 +50,14 @@ pub enum RootMsg {
     CheckStuck(RunId),
     /// From a person: change how many runs have a slot.
     SetMaxLiveRuns(usize),
+    /// From a person: whether runs start only as their models have places free.
+    FollowModels(bool),
+    /// From an account: it shut or opened.
+    AccountChanged,
+    /// From a model: it may have room for another run.
+    Room,
+    /// From a timer: the time may have come at which this run goes on.
+    Due(RunId),
     /// Start no more runs; those that have a slot go on to their end.
     Close,
     /// Start no more runs, let those that run end their turn, then stop.
@@ -112,8 +121,8 @@ pub enum Stands {
 /// What a shard, which holds the lives of some of the runs, is told.
 #[derive(Debug)]
 pub(super) enum ShardMsg {
-    /// Give this run an actor.
-    Start(Box<Run>),
+    /// Give this run an actor. The pledge counts it as one that is about to ask.
+    Start(Box<Run>, Option<Pledge>),
     /// Pass this on to the run; it is answered by the run, or by closing the port.
     Ask(RunId, Input, Reply),
     /// The run has no actor any more, and the words say why: start it again. It got its slot when its log stood there.

@@ -6,7 +6,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef, RpcReplyPort};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{Services, executor};
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
 mod arrival;
 mod message;
 mod over;
+mod provider;
 mod revival;
 mod root;
 mod settle;
@@ -35,6 +36,7 @@ mod tests;
 
 pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands};
 pub use over::{Ended, Unended, Waiters};
+pub use provider::Blocked;
 use root::Root;
 
 /// The handle of a running supervision tree.
@@ -42,6 +44,7 @@ use root::Root;
 pub struct Supervisor {
     root: ActorRef<RootMsg>,
     services: Arc<Services>,
+    blocked: watch::Receiver<Option<Blocked>>,
 }
 
 /// A run that was submitted.
@@ -89,8 +92,10 @@ impl Supervisor {
     /// # Errors
     /// An actor could not be spawned.
     pub async fn start(services: Arc<Services>) -> Result<Self, ractor::SpawnErr> {
-        let (root, _) = Actor::spawn(None, Root { services: services.clone() }, ()).await?;
-        Ok(Self { root, services })
+        let (tell, blocked) = watch::channel(None);
+        let root = Root { services: services.clone(), blocked: tell };
+        let (root, _) = Actor::spawn(None, root, ()).await?;
+        Ok(Self { root, services, blocked })
     }
 
     /// What the tree works with.
@@ -215,6 +220,18 @@ impl Supervisor {
     /// Changes how many runs have a slot at once.
     pub fn set_max_live_runs(&self, runs: usize) {
         let _ = self.root.cast(RootMsg::SetMaxLiveRuns(runs));
+    }
+
+    /// Says whether runs start only as their models have places free, up to the number that may have a slot.
+    pub fn follow_models(&self, follows: bool) {
+        let _ = self.root.cast(RootMsg::FollowModels(follows));
+    }
+
+    /// Waits until all that is left to do waits for a person to open an account, or the tree is down.
+    pub async fn blocked(&self) -> Option<Blocked> {
+        let mut blocked = self.blocked.clone();
+        let told = blocked.wait_for(Option::is_some).await;
+        told.ok().and_then(|told| told.clone())
     }
 
     /// Starts no more runs. Those that have a slot go on to their end; what has none starts when herder starts again.

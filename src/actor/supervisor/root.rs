@@ -1,22 +1,27 @@
 //! The root of the tree: who gets a slot, and when everybody has stopped.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{
     Jobs,
     arrival::Arriving,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     over::{Ended, Waiters},
+    provider::Blocked,
     shard::Shard,
     spawn_executor,
 };
 use crate::{
     actor::{Services, executor::ExecutorMsg},
     domain::{
-        admission::Admission,
+        admission::{Admission, Place},
         gate::Gates,
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
@@ -32,10 +37,14 @@ const EXECUTOR_PAUSE: Duration = Duration::from_secs(1);
 /// The root.
 pub(super) struct Root {
     pub(super) services: Arc<Services>,
+    /// What is told of [`Blocked`].
+    pub(super) blocked: watch::Sender<Option<Blocked>>,
 }
 
 /// What the root keeps.
 pub(super) struct Tree {
+    pub(super) me: ActorRef<RootMsg>,
+    pub(super) services: Arc<Services>,
     executor: ActorRef<ExecutorMsg>,
     jobs: Jobs,
     shards: Vec<ActorRef<ShardMsg>>,
@@ -48,6 +57,11 @@ pub(super) struct Tree {
     pub(super) arriving: HashMap<RunId, Arriving>,
     pub(super) gates: Gates,
     max_live: usize,
+    /// Whether a run starts only if its model has a place free for it.
+    pub(super) follows_models: bool,
+    /// The accounts and governors that tell this root of their changes, by their addresses.
+    pub(super) attended: HashSet<usize>,
+    pub(super) blocked: watch::Sender<Option<Blocked>>,
     pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
     drained: Vec<RpcReplyPort<()>>,
@@ -88,6 +102,8 @@ impl Actor for Root {
             shards.push(self.spawn_shard(&me, &executor).await?);
         }
         Ok(Tree {
+            me,
+            services: self.services.clone(),
             executor,
             jobs,
             shards,
@@ -97,6 +113,9 @@ impl Actor for Root {
             arriving: HashMap::new(),
             gates: Gates::default(),
             max_live: self.services.settings.max_live_runs,
+            follows_models: self.services.settings.follow_models,
+            attended: HashSet::new(),
+            blocked: self.blocked.clone(),
             stopping: Stopping::No,
             drained: Vec::new(),
         })
@@ -131,6 +150,11 @@ impl Actor for Root {
             }
             RootMsg::CheckStuck(_) => {}
             RootMsg::SetMaxLiveRuns(runs) => tree.max_live = runs,
+            RootMsg::FollowModels(follows) => tree.follow_models(follows),
+            RootMsg::AccountChanged => tree.heed(),
+            // There is some, or there is not: it is looked for after each message.
+            RootMsg::Room => {}
+            RootMsg::Due(run) => tree.due(run),
             RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => self.interrupt(&me, tree),
@@ -143,6 +167,7 @@ impl Actor for Root {
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
         }
         tree.fill_slots();
+        tree.tell_blocked();
         tree.stop_if_drained(&me);
         Ok(())
     }
@@ -239,24 +264,45 @@ impl Tree {
             // It starts when herder does.
             return admitted.done.stop(admitted.run.id());
         }
-        if self.gates.keep(&admitted.run) {
+        self.attend(&admitted.run);
+        if self.is_kept(&admitted.run) {
             return self.keep(admitted);
         }
-        let priority = admitted.run.spec().map_or(0, |spec| spec.priority);
-        self.queue.push(priority, batch_of(&admitted.run), admitted.run.id(), admitted);
+        let place = Place {
+            priority: admitted.run.spec().map_or(0, |spec| spec.priority),
+            batch: admitted.run.spec().and_then(|spec| spec.batch),
+            lane: admitted.run.model().cloned().unwrap_or_default(),
+        };
+        self.queue.push(place, admitted.run.id(), admitted);
+    }
+
+    fn follow_models(&mut self, follows: bool) {
+        self.follows_models = follows;
+        // Whoever waits already is to be told of their models too.
+        let queued: Vec<Admitted> = std::iter::from_fn(|| self.queue.pop()).collect();
+        queued.into_iter().for_each(|queued| self.enqueue(queued));
     }
 
     fn fill_slots(&mut self) {
         while self.live.len() < self.max_live
-            && let Some(Admitted { run, done }) = self.queue.pop()
+            && let Some(Admitted { run, done }) = self.next()
         {
             let id = run.id();
+            let pledge = self.pledge(&run);
             self.live.insert(id, LiveRun::new(&run, done, None));
-            self.to_shard(id, ShardMsg::Start(run));
+            self.to_shard(id, ShardMsg::Start(run, pledge));
         }
         metrics::gauge!(metric::RUNS_LIVE).set(gauge(self.live.len()));
         metrics::gauge!(metric::RUNS_QUEUED).set(gauge(self.queue.len()));
         metrics::gauge!(metric::RUNS_HELD).set(gauge(self.held.len()));
+    }
+
+    fn next(&mut self) -> Option<Admitted> {
+        if !self.follows_models {
+            return self.queue.pop();
+        }
+        let services = self.services.clone();
+        self.queue.pop_if(|model| services.models.get(model).is_none_or(|model| model.governor.has_room()))
     }
 
     fn ended(&mut self, ended: Ended) {
@@ -314,10 +360,6 @@ impl Tree {
             let _ = shard.cast(message());
         }
     }
-}
-
-fn batch_of(run: &Run) -> Option<BatchId> {
-    run.spec().and_then(|spec| spec.batch)
 }
 
 /// For what is asked where nobody waits for the answer.

@@ -32,6 +32,7 @@ use crate::{
         run::{Input, Run},
         time::Timestamp,
     },
+    model::governor::Pledge,
     telemetry::metric,
     tool::workspace::Told,
 };
@@ -72,6 +73,8 @@ struct Life {
     untraced: Vec<Timestamp>,
     /// What was asked of it while it had no actor.
     asked: Vec<(Input, Reply)>,
+    /// Until its first actor asks.
+    pledge: Option<Pledge>,
 }
 
 impl Life {
@@ -101,8 +104,8 @@ impl Actor for Shard {
         lives: &mut Lives,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ShardMsg::Start(run) => {
-                lives.runs.insert(run.id(), Life::of(run.seq()));
+            ShardMsg::Start(run, pledge) => {
+                lives.runs.insert(run.id(), Life { pledge, ..Life::of(run.seq()) });
                 self.begin(&me, lives, *run, None).await;
             }
             ShardMsg::Opened(opened) => self.opened(&me, lives, *opened).await,
@@ -165,8 +168,9 @@ impl Shard {
             // No log begins like that.
             return self.leave(id, life, Unended::Left);
         };
-        let Some(model) = self.services.models.get(&spec.model) else {
-            let error = format!("model {:?} is not to be had", spec.model);
+        let name = run.model().unwrap_or(&spec.model);
+        let Some(model) = self.services.models.get(name) else {
+            let error = format!("model {name:?} is not to be had");
             return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
         };
         let Some(workspace) = self.services.workspaces.held(&spec.workspace) else {
@@ -183,7 +187,8 @@ impl Shard {
         life.head = run.seq();
         let actor = RunActor::new(id, self.services.clone(), self.root.clone(), life.ended.clone());
         let executor = lives.executor.clone();
-        let args = RunArgs { run, model, workspace, tools, executor, held: life.held };
+        let pledge = life.pledge.take();
+        let args = RunArgs { run, model, workspace, tools, executor, held: life.held, pledge };
         match Actor::spawn_linked(None, actor, args, me.get_cell()).await {
             Ok((actor, _)) => {
                 lives.by_actor.insert(actor.get_id(), id);

@@ -122,13 +122,14 @@ impl Tree {
 
     /// Holds a run that has no slot.
     pub(super) fn keep(&mut self, admitted: Admitted) {
+        self.look_later(&admitted.run);
         self.held.insert(admitted.run.id(), admitted);
     }
 
     pub(super) fn shut(&mut self, scope: Scope, mode: PauseMode) -> bool {
         let changed = self.gates.shut(scope, mode);
         if changed {
-            self.heed_gates();
+            self.heed();
         }
         changed
     }
@@ -136,29 +137,38 @@ impl Tree {
     pub(super) fn open(&mut self, scope: &Scope) -> bool {
         let changed = self.gates.open(scope);
         if changed {
-            self.heed_gates();
+            self.heed();
         }
         changed
     }
 
-    /// Has every run be where the gates, as they are now, want it.
-    fn heed_gates(&mut self) {
-        let gates = &self.gates;
-        let kept = self.queue.remove_if(|queued| gates.keep(&queued.run));
-        let mut free: Vec<Admitted> =
-            self.held.extract_if(|_, held| !gates.keep(&held.run)).map(|(_, held)| held).collect();
-        let mut turned = Vec::new();
-        for (run, live) in &mut self.live {
-            let held = live.spec.as_ref().is_some_and(|spec| gates.hold(spec));
-            if mem::replace(&mut live.held, held) != held {
-                turned.push((*run, if held { ShardMsg::Hold(*run) } else { ShardMsg::GoOn(*run) }));
-            }
-        }
+    /// Has every run be where the gates and the accounts, as they are now, want it.
+    pub(super) fn heed(&mut self) {
+        let mut queue = mem::take(&mut self.queue);
+        let kept = queue.remove_if(|queued| self.is_kept(&queued.run));
+        self.queue = queue;
+        let free: Vec<RunId> =
+            self.held.iter().filter(|(_, held)| !self.is_kept(&held.run)).map(|(run, _)| *run).collect();
+        let mut free: Vec<Admitted> = free.iter().filter_map(|run| self.held.remove(run)).collect();
+        let turned: Vec<(RunId, bool)> = self
+            .live
+            .iter()
+            .filter_map(|(run, live)| {
+                let spec = live.spec.as_ref()?;
+                let held = self.gates.hold(spec) || self.shuts(spec);
+                (live.held != held).then_some((*run, held))
+            })
+            .collect();
         kept.into_iter().for_each(|kept| self.keep(kept));
         // Back in the order in which they were submitted.
         free.sort_by_key(|free| (free.run.submitted_at(), free.run.id()));
         free.into_iter().for_each(|free| self.enqueue(free));
-        turned.into_iter().for_each(|(run, message)| self.to_shard(run, message));
+        for (run, held) in turned {
+            if let Some(live) = self.live.get_mut(&run) {
+                live.held = held;
+            }
+            self.to_shard(run, if held { ShardMsg::Hold(run) } else { ShardMsg::GoOn(run) });
+        }
     }
 
     pub(super) fn slotless(&mut self, run: RunId) -> Option<&mut Admitted> {

@@ -16,6 +16,7 @@ use super::{
     tasks::LineLost,
 };
 use crate::{
+    actor::supervisor::Blocked,
     app::{herder::Herder, input::InputTask},
     config::Config,
     domain::{
@@ -45,6 +46,7 @@ struct Alone<'a, T> {
     results: Results,
     stopper: &'a Stopper,
     is_stopped: bool,
+    blocked: Option<Blocked>,
     interrupted: &'a CancellationToken,
     tell: T,
 }
@@ -104,6 +106,7 @@ impl Batch {
             results,
             stopper: &stopper,
             is_stopped: false,
+            blocked: None,
             interrupted: &interrupted,
             tell,
         };
@@ -117,7 +120,10 @@ impl Batch {
             Err(error) => Err(error.into()),
         };
         let report = match reached {
-            Ok(Reached { report, host, error: None, .. }) => host.results.finish().await.map(|()| report),
+            Ok(Reached { report, host, error: None, .. }) => {
+                let blocked = host.blocked;
+                host.results.finish().await.map(|()| Report { blocked, ..report })
+            }
             Ok(Reached { error: Some(error), .. }) | Err(error) => Err(error),
         };
         // Whoever was interrupted may still be saying so; after an error, whoever runs is.
@@ -139,7 +145,15 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
         if self.is_stopped {
             return std::future::pending().await;
         }
-        self.stopper.drained().await;
+        let supervisor = &self.herder.supervisor;
+        tokio::select! {
+            () = self.stopper.drained() => {}
+            // Nobody is there to open it.
+            Some(blocked) = supervisor.blocked() => {
+                self.blocked = Some(blocked);
+                self.interrupted.cancel();
+            }
+        }
         self.is_stopped = true;
         Asked::Stop
     }

@@ -6,7 +6,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
-    actor::supervisor::SubmitError,
+    actor::supervisor::{Blocked, SubmitError},
     domain::{
         batch::{Halt, Misfit, RetryFailed, StaleLines},
         id::RunId,
@@ -83,6 +83,8 @@ pub struct Report {
     pub unfinished: usize,
     /// Too many tasks were not done.
     pub halted: bool,
+    /// What kept all that is unfinished from going on, if it was an account that only a person can open.
+    pub blocked: Option<Blocked>,
 }
 
 impl Report {

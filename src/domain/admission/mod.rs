@@ -1,8 +1,10 @@
 //! Which waiting run gets the next slot: by priority, then fair between batches, then first come.
 //!
-//! Every step on one run, wherever it waits, costs the logarithm of how many wait.
+//! Runs wait in lanes, one for each model that they ask. A lane that is closed is passed over, and holds up nobody in
+//! another. Every step on one run, wherever it waits, costs the logarithm of how many wait; one on the next run, as many
+//! steps as there are batches and lanes before it that are closed.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::id::{BatchId, RunId};
 
@@ -21,10 +23,20 @@ pub struct Admission<T> {
 /// A run, and where it stands.
 #[derive(Debug)]
 struct Waiting<T> {
-    priority: i32,
-    batch: Option<BatchId>,
+    place: Place,
     arrival: u64,
     kept: T,
+}
+
+/// Where a run waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Higher ones go first.
+    pub priority: i32,
+    /// Batches take turns.
+    pub batch: Option<BatchId>,
+    /// What it is told by whether it may go: the model's name.
+    pub lane: Arc<str>,
 }
 
 /// The runs of one priority: a queue for each batch, and the batches in the order of their turns.
@@ -34,11 +46,20 @@ struct Level {
     turns: BTreeMap<u64, Option<BatchId>>,
 }
 
-/// The runs of one batch by arrival, never none.
+/// The runs of one batch by lane and arrival, never none.
 #[derive(Debug)]
 struct Queue {
     turn: u64,
-    runs: BTreeMap<u64, RunId>,
+    lanes: BTreeMap<Arc<str>, BTreeMap<u64, RunId>>,
+}
+
+impl Queue {
+    /// The run that came first of those in an open lane.
+    fn first(&self, mut is_open: impl FnMut(&str) -> bool) -> Option<RunId> {
+        let open = self.lanes.iter().filter(|(lane, _)| is_open(lane));
+        let firsts = open.filter_map(|(_, runs)| runs.first_key_value());
+        firsts.min().map(|(_, run)| *run)
+    }
 }
 
 impl<T> Default for Admission<T> {
@@ -49,28 +70,38 @@ impl<T> Default for Admission<T> {
 
 impl<T> Admission<T> {
     /// Lets a run wait. One that waits already loses its place.
-    pub fn push(&mut self, priority: i32, batch: Option<BatchId>, run: RunId, kept: T) {
+    pub fn push(&mut self, place: Place, run: RunId, kept: T) {
         self.remove(run);
+        let Place { priority, batch, lane } = place.clone();
         let arrival = self.next;
         // If its batch has none that waits, this is its turn as well.
         self.next += 1;
         let Level { queues, turns } = self.levels.entry(Reverse(priority)).or_default();
         let queue = queues.entry(batch).or_insert_with(|| {
             turns.insert(arrival, batch);
-            Queue { turn: arrival, runs: BTreeMap::new() }
+            Queue { turn: arrival, lanes: BTreeMap::new() }
         });
-        queue.runs.insert(arrival, run);
-        self.runs.insert(run, Waiting { priority, batch, arrival, kept });
+        queue.lanes.entry(lane).or_default().insert(arrival, run);
+        self.runs.insert(run, Waiting { place, arrival, kept });
     }
 
     /// Takes the run that is next.
     pub fn pop(&mut self) -> Option<T> {
-        let level = self.levels.first_entry()?.into_mut();
-        let (_, batch) = level.turns.pop_first()?;
-        let queue = level.queues.get_mut(&batch)?;
-        let run = *queue.runs.first_key_value()?.1;
+        self.pop_if(|_| true)
+    }
+
+    /// Takes the run that is next of those in open lanes.
+    pub fn pop_if(&mut self, mut is_open: impl FnMut(&str) -> bool) -> Option<T> {
+        let (level, turn, batch, run) = self.levels.values_mut().find_map(|level| {
+            let (turn, batch, run) = level.turns.iter().find_map(|(turn, batch)| {
+                let run = level.queues.get(batch)?.first(&mut is_open)?;
+                Some((*turn, *batch, run))
+            })?;
+            Some((level, turn, batch, run))
+        })?;
         // Its batch's next turn comes after all others.
-        queue.turn = self.next;
+        level.turns.remove(&turn);
+        level.queues.get_mut(&batch)?.turn = self.next;
         level.turns.insert(self.next, batch);
         self.next += 1;
         self.remove(run)
@@ -83,11 +114,15 @@ impl<T> Admission<T> {
 
     /// Takes a run out, wherever it waits.
     pub fn remove(&mut self, run: RunId) -> Option<T> {
-        let Waiting { priority, batch, arrival, kept } = self.runs.remove(&run)?;
+        let Waiting { place: Place { priority, batch, lane }, arrival, kept } = self.runs.remove(&run)?;
         let level = self.levels.get_mut(&Reverse(priority))?;
         let queue = level.queues.get_mut(&batch)?;
-        queue.runs.remove(&arrival);
-        if queue.runs.is_empty() {
+        let runs = queue.lanes.get_mut(&lane)?;
+        runs.remove(&arrival);
+        if runs.is_empty() {
+            queue.lanes.remove(&lane);
+        }
+        if queue.lanes.is_empty() {
             level.turns.remove(&queue.turn);
             level.queues.remove(&batch);
         }
@@ -133,7 +168,7 @@ mod tests {
 
     impl Admission<&'static str> {
         fn add(&mut self, priority: i32, batch: Option<BatchId>, name: &'static str) {
-            self.push(priority, batch, run(name), name);
+            self.push(Place { priority, batch, lane: "m".into() }, run(name), name);
         }
     }
 
@@ -190,11 +225,29 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_lane_is_passed_over_and_holds_up_no_other() {
+        let mut admission = Admission::default();
+        let mut add = |batch, lane: &str, name| {
+            admission.push(Place { priority: 0, batch, lane: lane.into() }, run(name), name);
+        };
+        add(batch(1), "full", "a1");
+        add(batch(1), "free", "a2");
+        add(batch(1), "free", "a3");
+        add(batch(2), "full", "b1");
+        add(batch(3), "free", "c1");
+        let open = |lane: &str| lane == "free";
+        let order: Vec<_> = std::iter::from_fn(|| admission.pop_if(open)).collect();
+        assert_eq!(order, ["a2", "c1", "a3"], "fair between batches, in the lane that is open");
+        assert_eq!(admission.pop_if(|_| false), None);
+        assert_eq!(drain(&mut admission), ["b1", "a1"], "whoever was passed over has kept its turn");
+    }
+
+    #[test]
     fn a_hundred_thousand_runs_are_taken_out_one_by_one() {
         let name = |n| RunId::new(Uuid::from_u128(n));
         let mut admission = Admission::default();
         for n in 0..100_000 {
-            admission.push(0, batch(n % 3), name(n), n);
+            admission.push(Place { priority: 0, batch: batch(n % 3), lane: "m".into() }, name(n), n);
         }
         // Moving all that wait for each that leaves, this would take minutes.
         for n in (0..100_000).rev() {

@@ -3,14 +3,23 @@
 use proptest::{collection::vec, prelude::*};
 use uuid::Uuid;
 
-use super::Admission;
+use super::{Admission, Place};
 use crate::domain::id::{BatchId, RunId};
+
+/// Each run waits in the lane of its number.
+const LANES: u128 = 3;
 
 /// One thing that is done to the queue. Runs are few, so that they come again.
 #[derive(Clone, Debug)]
 enum Step {
-    Push { priority: i32, batch: Option<u128>, run: u128 },
+    Push {
+        priority: i32,
+        batch: Option<u128>,
+        run: u128,
+    },
     Pop,
+    /// Of all lanes but this.
+    PopBut(u128),
     Remove(u128),
     RemoveOdd,
 }
@@ -20,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         5 => push.prop_map(|(priority, batch, run)| Step::Push { priority, batch, run }),
         2 => Just(Step::Pop),
+        2 => (0..LANES).prop_map(Step::PopBut),
         2 => (0..40_u128).prop_map(Step::Remove),
         1 => Just(Step::RemoveOdd),
     ]
@@ -43,12 +53,16 @@ impl Model {
         self.runs.push((group, run));
     }
 
-    fn pop(&mut self) -> Option<u128> {
-        let highest = self.turns.iter().map(|(priority, _)| *priority).max()?;
-        let turn = self.turns.iter().position(|(priority, _)| *priority == highest)?;
-        let group = self.turns.remove(turn);
+    fn pop_if(&mut self, is_open: impl Fn(u128) -> bool) -> Option<u128> {
+        let mut turns = self.turns.clone();
+        turns.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+        let (group, run) = turns.into_iter().find_map(|group| {
+            let mut runs = self.runs.iter();
+            let (_, run) = runs.find(|(of, run)| *of == group && is_open(*run % LANES))?;
+            Some((group, *run))
+        })?;
+        self.turns.retain(|one| *one != group);
         self.turns.push(group);
-        let (_, run) = *self.runs.iter().find(|(of, _)| *of == group)?;
         self.remove(run)
     }
 
@@ -77,10 +91,16 @@ proptest! {
         for step in steps {
             match step {
                 Step::Push { priority, batch, run } => {
-                    queue.push(priority, batch.map(|batch| BatchId::new(Uuid::from_u128(batch))), name(run), run);
+                    let lane = (run % LANES).to_string().into();
+                    let batch_id = batch.map(|batch| BatchId::new(Uuid::from_u128(batch)));
+                    queue.push(Place { priority, batch: batch_id, lane }, name(run), run);
                     model.push((priority, batch), run);
                 }
-                Step::Pop => prop_assert_eq!(queue.pop(), model.pop()),
+                Step::Pop => prop_assert_eq!(queue.pop(), model.pop_if(|_| true)),
+                Step::PopBut(shut) => {
+                    let popped = queue.pop_if(|lane| lane != shut.to_string());
+                    prop_assert_eq!(popped, model.pop_if(|lane| lane != shut));
+                }
                 Step::Remove(run) => prop_assert_eq!(queue.remove(name(run)), model.remove(run)),
                 Step::RemoveOdd => {
                     prop_assert_eq!(queue.remove_if(|run| run % 2 == 1), model.remove_if(|run| run % 2 == 1));
@@ -94,7 +114,7 @@ proptest! {
             }
         }
         let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        prop_assert_eq!(rest, std::iter::from_fn(|| model.pop()).collect::<Vec<_>>());
+        prop_assert_eq!(rest, std::iter::from_fn(|| model.pop_if(|_| true)).collect::<Vec<_>>());
         prop_assert!(queue.levels.is_empty());
     }
 }

@@ -38,6 +38,7 @@ impl Run {
             }
             Event::Message(reply) => {
                 self.activity.end(at);
+                self.activity.leave_out(reply.waited_us);
                 self.hear(reply);
             }
             Event::Decision(decision) => self.judge(decision),
@@ -248,10 +249,12 @@ impl Run {
         self.replies += 1;
         self.usage += retry.usage.unwrap_or_default();
         self.activity.end(at);
+        self.activity.leave_out(retry.waited_us);
         self.activity.begin(retry.not_before);
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             *attempt = retry.attempt + 1;
-            *tries += u32::from(retry::uses_a_try(retry.class));
+            let in_its_slot = retry.not_before.since(at) <= retry::PATIENCE;
+            *tries += u32::from(retry::uses_a_try(retry.class) && in_its_slot);
             *not_before = retry.not_before;
         }
     }

@@ -48,6 +48,8 @@ pub enum Input {
         retry_after: Option<Duration>,
         /// What it may have used up all the same.
         usage: Option<Usage>,
+        /// How long it waited for its place before it went out.
+        waited: Duration,
         /// What the run waits for without a slot, before the next request: then no try is used up.
         parks: Option<ParkReason>,
         /// The model that goes on when this one is given up.
@@ -139,6 +141,8 @@ pub struct Proposal {
     pub usage: Option<Usage>,
     /// How long it took.
     pub duration: Duration,
+    /// How long the request waited for its place before.
+    pub waited: Duration,
     /// What was sent.
     pub request: Option<Arc<RequestRecord>>,
 }
@@ -155,6 +159,7 @@ impl Proposal {
             stop,
             usage: None,
             duration: Duration::ZERO,
+            waited: Duration::ZERO,
             request: None,
         }
     }

@@ -182,6 +182,11 @@ impl Activity {
         self.busy = self.busy.saturating_sub(1);
     }
 
+    /// So much of it was spent waiting after all.
+    fn leave_out(&mut self, waited_us: u64) {
+        self.total = self.total.saturating_sub(Duration::from_micros(waited_us));
+    }
+
     fn stop(&mut self, at: Timestamp) {
         if self.busy > 0 {
             self.busy = 1;
@@ -294,6 +299,14 @@ impl Run {
         match &self.phase {
             Phase::Ended(outcome) => Some(*outcome),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => None,
+        }
+    }
+
+    /// When the open request is due, if one is.
+    pub const fn not_before(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Thinking { not_before, .. } => Some(*not_before),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => None,
         }
     }
 

@@ -19,6 +19,8 @@ const REJECTIONS: u32 = 2;
 #[derive(Debug)]
 pub struct Account {
     name: Arc<str>,
+    /// Whether what it refuses one run says nothing of the others, as with the scripted model.
+    is_lone: bool,
     /// Whether there is a latch at all, or a rejection: what can be seen without the lock.
     noted: AtomicBool,
     inner: Mutex<Inner>,
@@ -85,8 +87,18 @@ impl Latched {
 impl Account {
     /// An open one.
     pub fn new(name: impl Into<Arc<str>>) -> Arc<Self> {
+        Self::with(name.into(), false)
+    }
+
+    /// One that never shuts: what is refused to one run says nothing of the others, as with the scripted model.
+    pub fn lone(name: impl Into<Arc<str>>) -> Arc<Self> {
+        Self::with(name.into(), true)
+    }
+
+    fn with(name: Arc<str>, is_lone: bool) -> Arc<Self> {
         Arc::new(Self {
-            name: name.into(),
+            name,
+            is_lone,
             noted: AtomicBool::new(false),
             inner: Mutex::default(),
             changes: watch::Sender::new(None),
@@ -110,14 +122,16 @@ impl Account {
         inner.latched.clone()
     }
 
-    /// Shuts it; says whether it was open before. A latch that is there is replaced by one that lasts longer or has
-    /// another reason.
+    /// Shuts it; says whether it was open before. A latch that is there is replaced by one that lasts longer.
     pub fn shut(&self, latched: Latched) -> bool {
+        if self.is_lone {
+            return false;
+        }
         let now = Instant::now();
         let mut inner = self.lock();
         let held = inner.latched.as_ref().filter(|held| held.holds(now));
         let was_open = held.is_none();
-        if held.is_none_or(|held| latched.outlasts(held) || latched.reason != held.reason) {
+        if held.is_none_or(|held| latched.outlasts(held)) {
             self.set(&mut inner, Some(latched));
         }
         was_open
@@ -136,6 +150,9 @@ impl Account {
     /// The server refused the key. The second refusal in a row shuts the latch until a person opens it; says whether
     /// it is shut for that now.
     pub fn rejected(&self, said: &str) -> bool {
+        if self.is_lone {
+            return false;
+        }
         let mut inner = self.lock();
         inner.rejections = inner.rejections.saturating_add(1);
         self.noted.store(true, Ordering::Release);

@@ -25,7 +25,7 @@ use crate::{
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(in crate::model) struct Answer {
     calls: Calls,
     usage: Option<Usage>,
     finish: Option<Finish>,
@@ -101,6 +101,8 @@ impl Answer {
         match serde_json::from_str(&repaired) {
             Ok(mut chunk) => self.chunk(&mut chunk, &repaired, out),
             Err(error) => {
+                // The error quotes what it did not expect, however long that is.
+                let error = fault::quote(&error.to_string());
                 Err(cut(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json))))
             }
         }
@@ -114,10 +116,7 @@ impl Answer {
             self.usage = Some(usage.into());
         }
         match &mut chunk.choices {
-            // Of several answers the first is meant; nobody asked for more.
-            Some(choices) => {
-                choices.iter_mut().filter(|choice| choice.index == 0).try_for_each(|c| self.choice(c, out))
-            }
+            Some(choices) => choices.iter_mut().try_for_each(|choice| self.choice(choice, out)),
             None if chunk.usage.is_some() => Ok(()),
             None => unlike_an_answer(json),
         }
@@ -127,7 +126,7 @@ impl Answer {
         if let Some(error) = choice.error {
             return Err(told(error));
         }
-        if let Some(part) = choice.delta.as_mut().or(choice.message.as_mut()) {
+        if let Some(part) = choice.delta.as_mut().or(choice.message.as_deref_mut()) {
             let reasoning = part.reasoning_content.0.take().or_else(|| part.reasoning.0.take());
             out.extend(reasoning.filter(|text| !text.is_empty()).map(Delta::Reasoning));
             out.extend(part.content.0.take().filter(|text| !text.is_empty()).map(Delta::Text));
@@ -168,7 +167,11 @@ fn piece<'a>(index: Option<i64>, id: Option<&'a str>, function: Option<&'a WireF
 /// The text of arguments, which should be a string of JSON and may be the JSON itself.
 fn arguments(raw: &RawValue) -> Cow<'_, str> {
     match raw.get() {
-        json if json.starts_with('"') => text::from_json(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        json if json.starts_with('"') => match json.get(1..json.len() - 1) {
+            // Without an escape, what stands between the quotes is the text.
+            Some(inside) if memchr::memchr(b'\\', inside.as_bytes()).is_none() => Cow::Borrowed(inside),
+            Some(_) | None => text::from_json(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        },
         json => Cow::Borrowed(json),
     }
 }

@@ -1,6 +1,6 @@
 //! The shapes of an answer in Chat Completions: everything optional, nothing trusted.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Deref};
 
 use serde::{
     Deserialize, Deserializer,
@@ -14,11 +14,55 @@ use crate::domain::usage::Usage;
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<Choices<'a>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+}
+
+/// What a chunk holds of the first answer, should there be several: nobody asked for more. Nearly always it is one part,
+/// which needs no allocation.
+#[derive(Default)]
+pub(super) struct Choices<'a> {
+    first: Option<Choice<'a>>,
+    more: Vec<Choice<'a>>,
+}
+
+impl<'a> Choices<'a> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Choice<'a>> {
+        self.first.iter_mut().chain(&mut self.more)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ChoicesVisitor)
+    }
+}
+
+struct ChoicesVisitor;
+
+impl<'de> Visitor<'de> for ChoicesVisitor {
+    type Value = Choices<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of choices")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut choices = Choices::default();
+        while let Some(choice) = list.next_element::<Choice<'de>>()? {
+            if choice.index != 0 {
+                continue;
+            }
+            match choices.first {
+                None => choices.first = Some(choice),
+                Some(_) => choices.more.push(choice),
+            }
+        }
+        Ok(choices)
+    }
 }
 
 #[derive(Deserialize)]
@@ -29,9 +73,9 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Option<Part<'a>>,
     /// What a whole answer has in place of `delta`.
     #[serde(borrow)]
-    pub(super) message: Option<Part<'a>>,
+    pub(super) message: Option<Box<Part<'a>>>,
     #[serde(borrow)]
-    pub(super) finish_reason: Option<Cow<'a, str>>,
+    pub(super) finish_reason: Option<Str<'a>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -57,7 +101,7 @@ pub(super) struct Part<'a> {
 pub(super) struct WireCall<'a> {
     pub(super) index: Option<i64>,
     #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) id: Option<Str<'a>>,
     #[serde(borrow)]
     pub(super) function: Option<WireFunction<'a>>,
 }
@@ -75,10 +119,22 @@ impl WireCall<'_> {
 #[derive(Deserialize)]
 pub(super) struct WireFunction<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) name: Option<Str<'a>>,
     /// A string that holds JSON, or, from some servers, that JSON itself.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
+}
+
+/// Text that is not copied unless it holds escapes. In an `Option`, a bare `Cow` always is.
+#[derive(Deserialize)]
+pub(super) struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Str<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 #[derive(Deserialize)]

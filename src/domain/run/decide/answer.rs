@@ -21,6 +21,8 @@ pub(super) struct Fault {
     pub(super) retry_after: Option<Duration>,
     /// What it may have used up all the same.
     pub(super) usage: Option<Usage>,
+    /// Microseconds that it waited for its place before it went out.
+    pub(super) waited_us: u64,
     /// What the run waits for without a slot.
     pub(super) parks: Option<ParkReason>,
     /// The model that can go on.
@@ -31,7 +33,16 @@ pub(super) struct Fault {
 impl Fault {
     fn new(class: FaultClass, error: &str) -> Self {
         let error = error.to_owned();
-        Self { class, error, retry_after: None, usage: None, parks: None, fallback: None, jitter: 0.5 }
+        Self {
+            class,
+            error,
+            retry_after: None,
+            usage: None,
+            waited_us: 0,
+            parks: None,
+            fallback: None,
+            jitter: 0.5,
+        }
     }
 }
 
@@ -54,7 +65,9 @@ impl Draft<'_> {
 
     pub(super) fn replied(&mut self, turn: u32, attempt: u32, proposal: Proposal) -> Result<(), Refused> {
         self.expect_request(turn, attempt)?;
-        let Proposal { text, reasoning, kept, calls, misfit: _, stop, usage, duration, request } = proposal;
+        let Proposal { text, reasoning, kept, calls, misfit: _, stop, usage, duration, waited, request } =
+            proposal;
+        self.active = self.active.saturating_sub(waited);
         let says_nothing =
             text.trim().is_empty() && calls.is_empty() && usage.is_none_or(|usage| usage.total() == 0);
         let fault = match stop {
@@ -75,6 +88,7 @@ impl Draft<'_> {
             stop,
             usage: usage.unwrap_or_default(),
             duration_us: micros(duration),
+            waited_us: micros(waited),
             request,
         };
         if usage.is_none() {
@@ -163,9 +177,10 @@ impl Draft<'_> {
     /// The open request failed: it is sent again, by itself or to another model, or the run ends.
     pub(super) fn model_failed(&mut self, fault: Fault) {
         let Phase::Thinking { attempt, tries, .. } = self.run.phase else { return };
-        let Fault { class, error, retry_after, usage, parks, fallback, jitter } = fault;
+        let Fault { class, error, retry_after, usage, waited_us, parks, fallback, jitter } = fault;
         self.usage += usage.unwrap_or_default();
-        let tries = tries + u32::from(retry::uses_a_try(class));
+        self.active = self.active.saturating_sub(Duration::from_micros(waited_us));
+        let tries = tries + u32::from(retry::uses_a_try(class) && parks.is_none());
         let delay = match parks {
             Some(_) => Some(retry_after.unwrap_or_default()),
             None => retry::delay(class, tries, attempt, retry_after, jitter),
@@ -173,7 +188,14 @@ impl Draft<'_> {
         match (delay, fallback, self.run.model()) {
             (Some(delay), ..) => {
                 let not_before = self.now.after(delay);
-                self.push(Event::ModelRetry(ModelRetry { attempt, class, error, not_before, usage }));
+                self.push(Event::ModelRetry(ModelRetry {
+                    attempt,
+                    class,
+                    error,
+                    not_before,
+                    waited_us,
+                    usage,
+                }));
             }
             (None, Some(to), Some(from)) => {
                 let from = from.clone();

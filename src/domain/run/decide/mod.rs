@@ -63,12 +63,15 @@ impl Run {
                 error,
                 retry_after,
                 usage,
+                waited,
                 parks,
                 fallback,
                 jitter,
             } => {
                 draft.expect_request(turn, attempt)?;
-                draft.model_failed(Fault { class, error, retry_after, usage, parks, fallback, jitter });
+                let waited_us = micros(waited);
+                let fault = Fault { class, error, retry_after, usage, waited_us, parks, fallback, jitter };
+                draft.model_failed(fault);
             }
             Input::RequestLost(usage) => draft.request_lost(usage)?,
             Input::OutOfBudget { turn, attempt, limit } => {

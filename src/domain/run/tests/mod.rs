@@ -99,6 +99,7 @@ impl Play {
             error: "no".to_owned(),
             retry_after,
             usage: None,
+            waited: Duration::ZERO,
             parks: None,
             fallback: None,
             jitter: 0.5,

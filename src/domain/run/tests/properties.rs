@@ -236,6 +236,7 @@ impl World {
                 error: "no".to_owned(),
                 retry_after: None,
                 usage: None,
+                waited: Duration::ZERO,
                 parks: None,
                 fallback: None,
                 jitter: 0.5,

@@ -33,7 +33,7 @@ async fn a_latch_without_a_time_is_opened_by_hand_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_latch_gives_way_to_one_that_lasts_longer_or_has_another_reason() {
+async fn a_latch_gives_way_to_one_that_lasts_longer() {
     let account = Account::new("a");
     let kept = |latch: Latched| {
         assert!(!account.shut(latch.clone()), "it was shut");
@@ -42,9 +42,18 @@ async fn a_latch_gives_way_to_one_that_lasts_longer_or_has_another_reason() {
     account.shut(latched(LatchReason::RateLimit, Some(100)));
     assert!(!kept(latched(LatchReason::RateLimit, Some(50))));
     assert!(kept(latched(LatchReason::RateLimit, Some(200))));
-    assert!(kept(latched(LatchReason::Quota, Some(150))));
+    assert!(!kept(latched(LatchReason::Quota, Some(150))));
+    assert!(kept(latched(LatchReason::Quota, Some(300))));
     assert!(kept(latched(LatchReason::Quota, None)));
     assert!(!kept(latched(LatchReason::Quota, Some(1_000))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_of_the_scripted_model_never_shuts() {
+    let account = Account::lone("a");
+    assert!(!account.shut(latched(LatchReason::Quota, None)));
+    assert!(!account.rejected("no") && !account.rejected("no"));
+    assert_eq!(account.latch(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,169 @@
+//! What the providers' side keeps from runs without a slot: an account that is shut, a time that has not come, and
+//! models that have no place free.
+//!
+//! A run that waits for any of these has no slot and no actor. It goes on by itself: the account tells when it opens or
+//! has room, and a time is waited for.
+
+use std::{sync::Arc, time::Duration};
+
+use ractor::ActorRef;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    message::RootMsg,
+    root::{Tree, later},
+};
+use crate::{
+    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run, task::TaskSpec},
+    model::{
+        Model,
+        governor::{Account, Governor, Latched, Pledge},
+    },
+};
+
+/// Why nothing that is left to do can be done until a person does something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The account that is shut.
+    pub account: Arc<str>,
+    /// Why.
+    pub latched: Latched,
+}
+
+impl Tree {
+    /// Whether a run that has no slot is kept from getting one: by a person, by its account, or by the time.
+    pub(super) fn is_kept(&self, run: &Run) -> bool {
+        self.gates.keep(run) || self.early(run).is_some() || self.latch_of(run).is_some()
+    }
+
+    /// How long the run waits for its next request to be due without a slot, if it does.
+    fn early(&self, run: &Run) -> Option<Duration> {
+        let wait = run.not_before()?.since(self.services.clock.now());
+        let patience = if run.parked() == Some(ParkReason::RateLimit) { Duration::ZERO } else { PATIENCE };
+        Some(wait).filter(|wait| *wait > patience)
+    }
+
+    /// What shuts the account that the run would ask next. One whose model has others to fall back on is not kept by it.
+    pub(super) fn latch_of(&self, run: &Run) -> Option<Blocked> {
+        let model = self.services.models.get(run.model()?)?;
+        latch_of(&model)
+    }
+
+    /// The same for a run that is live.
+    pub(super) fn shuts(&self, spec: &TaskSpec) -> bool {
+        self.services.models.get(&spec.model).is_some_and(|model| latch_of(&model).is_some())
+    }
+
+    /// Hears of what changes at the model that a run asks, from the first such run on.
+    pub(super) fn attend(&mut self, run: &Run) {
+        let Some(model) = run.model().and_then(|name| self.services.models.get(name)) else { return };
+        let (governor, account) = (&model.governor, model.governor.account());
+        if self.attended.insert(Arc::as_ptr(account).addr()) {
+            watch_latch(self.me.clone(), account.clone());
+        }
+        if self.follows_models && self.attended.insert(Arc::as_ptr(governor).addr()) {
+            watch_room(self.me.clone(), governor.clone());
+        }
+    }
+
+    /// Looks at a run again once its time has come.
+    pub(super) fn look_later(&self, run: &Run) {
+        if let Some(wait) = self.early(run) {
+            later(&self.me, wait, RootMsg::Due(run.id()));
+        }
+    }
+
+    /// A run's time has come, unless it is gone or was given another one meanwhile.
+    pub(super) fn due(&mut self, run: RunId) {
+        if let Some(held) = self.held.remove(&run) {
+            self.enqueue(held);
+        }
+    }
+
+    /// Has a run that starts count as one that is about to ask, where that matters.
+    pub(super) fn pledge(&self, run: &Run) -> Option<Pledge> {
+        let model = run.model().filter(|_| self.follows_models)?;
+        Some(self.services.models.get(model)?.governor.pledge())
+    }
+
+    /// Tells whoever waits for it whether everything that is left to do waits for a person to open an account.
+    pub(super) fn tell_blocked(&self) {
+        let idle = self.live.is_empty() && self.queue.is_empty() && self.arriving.is_empty();
+        let blocked = idle.then(|| self.all_blocked()).flatten();
+        self.blocked.send_if_modified(|told| {
+            let changes = *told != blocked;
+            *told = blocked;
+            changes
+        });
+    }
+
+    fn all_blocked(&self) -> Option<Blocked> {
+        let mut first = None;
+        for held in self.held.values() {
+            let blocked = self.latch_of(&held.run).filter(|blocked| blocked.latched.until.is_none())?;
+            first.get_or_insert(blocked);
+        }
+        first
+    }
+}
+
+fn latch_of(model: &Model) -> Option<Blocked> {
+    let account = model.governor.account();
+    let latched = account.latch().filter(|_| model.fallbacks.is_empty())?;
+    Some(Blocked { account: account.name().clone(), latched })
+}
+
+/// Tells the root whenever the account shuts or opens, by itself too.
+fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
+    let mut changes = account.changes();
+    let account = Arc::downgrade(&account);
+    tokio::spawn(async move {
+        loop {
+            let latched = changes.borrow_and_update().clone();
+            if let Some(account) = account.upgrade() {
+                tell(&account, latched.as_ref());
+            }
+            let until = latched.and_then(|latched| latched.until);
+            let opens = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = opens => {
+                    let Some(account) = account.upgrade() else { return };
+                    // Whoever looks at it has it open.
+                    let _ = account.latch();
+                }
+            }
+            if root.cast(RootMsg::AccountChanged).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn tell(account: &Account, latched: Option<&Latched>) {
+    match latched {
+        Some(Latched { reason, until, said }) => {
+            let seconds = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+            tracing::warn!(account = %account.name(), %reason, said = %said, opens_in_s = seconds, "account is shut");
+        }
+        None => tracing::info!(account = %account.name(), "account is open"),
+    }
+}
+
+/// Tells the root whenever there may be room for another run.
+fn watch_room(root: ActorRef<RootMsg>, governor: Arc<Governor>) {
+    let mut room = governor.room();
+    drop(governor);
+    tokio::spawn(async move {
+        while room.changed().await.is_ok() {
+            if root.cast(RootMsg::Room).is_err() {
+                return;
+            }
+        }
+    });
+}

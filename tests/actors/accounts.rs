@@ -1,0 +1,184 @@
+//! Runs whose provider refuses everybody for a while, or has no place free for them.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use herder::{
+    domain::event::Event,
+    model::governor::{Concurrency, LatchReason, Rates},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Plan, Stage};
+
+fn places(count: u32) -> Rates {
+    let concurrency = Concurrency::Fixed(NonZeroU32::new(count).unwrap());
+    Rates { concurrency, ..Rates::default() }
+}
+
+/// Fails once, then answers.
+fn after(fault: &Value) -> Value {
+    json!([{ "fault": fault }, { "text": "done" }])
+}
+
+fn used_up() -> Value {
+    after(&json!({ "status": 429, "body": r#"{"error":{"code":"insufficient_quota","message":"no more"}}"# }))
+}
+
+async fn retries(stage: &Stage, run: herder::domain::id::RunId) -> Vec<&'static str> {
+    let log = stage.log(run).await;
+    let class =
+        |event: &Event| if let Event::ModelRetry(retry) = event { Some(retry.class.as_str()) } else { None };
+    log.iter().filter_map(|one| class(&one.fact.event)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_a_provider_that_wants_to_be_left_alone_waits_for_that_time_without_a_slot() {
+    let stage = Plan::paused().settings(|settings| settings.max_live_runs = 1).start().await;
+    let began = Instant::now();
+    let first = stage.run(&after(&json!({ "status": 429, "retry_after_s": 300 })));
+    let run = first.run;
+    stage.until(run, "parked", 1).await;
+    let second = stage.run(&json!([{ "text": "done" }]));
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(stage.kinds(second.run).await, ["submitted"], "the account is shut for all its runs");
+    assert_eq!(stage.supervisor.load().await.held, 2);
+    assert_eq!(stage.outcome(first).await, "done");
+    assert_eq!(stage.outcome(second).await, "done");
+    let waited = began.elapsed();
+    assert!((300..302).contains(&waited.as_secs()), "{waited:?}");
+    assert_eq!(retries(&stage, run).await, ["rate_limit"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_for_an_overloaded_server_is_one_run_s_own_and_uses_up_no_try() {
+    let stage = Plan::paused().start().await;
+    let faults: Vec<Value> =
+        (0..7).map(|_| json!({ "fault": { "status": 503, "retry_after_s": 90 } })).collect();
+    let script = Value::from([faults, vec![json!({ "text": "done" })]].concat());
+    let run = stage.run(&script);
+    stage.until(run.run, "parked", 1).await;
+    assert_eq!(stage.outcome(stage.run(&json!([{ "text": "quick" }]))).await, "done");
+    let end = stage.end(run).await;
+    assert_eq!((end.outcome.to_string().as_str(), end.turns), ("done", 1));
+    assert!(end.active_us < 1_000_000 && end.duration_us < 1_000_000, "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_whose_account_is_used_up_wait_until_a_person_opens_it() {
+    let stage = Plan::paused().start().await;
+    let first = stage.run(&used_up());
+    let run = first.run;
+    stage.until(run, "parked", 1).await;
+    let second = stage.run(&json!([{ "text": "done" }]));
+    let blocked = stage.supervisor.blocked().await.unwrap();
+    assert_eq!((&*blocked.account, blocked.latched.reason), ("account", LatchReason::Quota));
+    assert!(blocked.latched.said.contains("no more"), "{blocked:?}");
+    sleep(Duration::from_secs(100_000)).await;
+    assert_eq!(stage.kinds(second.run).await, ["submitted"]);
+    assert!(stage.governor().account().open());
+    assert_eq!(stage.outcome(first).await, "done");
+    assert_eq!(stage.outcome(second).await, "done");
+    assert_eq!(retries(&stage, run).await, ["quota"], "one request was refused, not one for each second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_not_to_outlast_its_account_ends_with_what_the_provider_said() {
+    let stage = Plan::paused().settings(|settings| settings.outlast_accounts = false).start().await;
+    let end = stage.end(stage.run(&used_up())).await;
+    assert_eq!(end.outcome.to_string(), "provider_error: quota");
+    assert!(end.error.unwrap().contains("no more"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
+    let stage = Plan::paused().start().await;
+    let refused = || after(&json!({ "status": 401, "body": "bad key" }));
+    assert_eq!(stage.outcome(stage.run(&refused())).await, "provider_error: auth");
+    let second = stage.run(&refused());
+    stage.until(second.run, "parked", 1).await;
+    assert_eq!(stage.supervisor.blocked().await.unwrap().latched.reason, LatchReason::Auth);
+    assert!(stage.governor().account().open());
+    assert_eq!(stage.outcome(second).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_runs_of_a_shut_account_stop_before_their_next_request_and_go_on_when_it_opens() {
+    let stage = Plan::paused().start().await;
+    let slow = json!([{ "text": "", "calls": [{ "name": "list", "arguments": {} }], "delay_ms": 5_000 }, { "text": "done" }]);
+    let at_work = stage.run(&slow);
+    stage.until(at_work.run, "turn_start", 1).await;
+    let first = stage.run(&used_up());
+    stage.until(first.run, "parked", 1).await;
+    stage.until(at_work.run, "parked", 1).await;
+    let kinds = stage.kinds(at_work.run).await;
+    assert_eq!(kinds[kinds.len() - 3..], ["turn_end", "turn_start", "parked"]);
+    stage.governor().account().open();
+    assert_eq!(stage.outcome(at_work).await, "done");
+    assert_eq!(stage.outcome(first).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_place_is_no_work() {
+    let plan = Plan { rates: places(1), ..Plan::paused() };
+    let stage = plan.start().await;
+    let first = stage.run(&json!([{ "text": "done", "delay_ms": 100_000 }]));
+    stage.until(first.run, "turn_start", 1).await;
+    let limits = json!({ "limits": { "active_time_s": 50 } });
+    let second = stage.submit("ws", &json!([{ "text": "done", "delay_ms": 10_000 }]), &limits);
+    let end = stage.end(second).await;
+    assert_eq!(end.outcome.to_string(), "done");
+    assert!((10_000_000..11_000_000).contains(&end.active_us), "{end:?}");
+    assert_eq!(stage.outcome(first).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_place_is_paused_and_stopped_without_having_asked() {
+    let plan = Plan { rates: places(1), ..Plan::paused() };
+    let stage = plan.start().await;
+    let first = stage.run(&json!([{ "text": "done", "delay_ms": 1_000_000 }]));
+    stage.until(first.run, "turn_start", 1).await;
+    let [paused, drained] = [(), ()].map(|()| stage.run(&json!([{ "text": "done" }])));
+    for run in [&paused, &drained] {
+        stage.until(run.run, "turn_start", 1).await;
+    }
+    stage.pause(paused.run).await.unwrap();
+    stage.until(paused.run, "parked", 1).await;
+    assert_eq!(stage.governor().view().in_flight, 1);
+    stage.unpause(paused.run).await.unwrap();
+    stage.until(paused.run, "unparked", 1).await;
+    let began = Instant::now();
+    let draining = tokio::spawn({
+        let supervisor = stage.supervisor.clone();
+        async move { supervisor.drain(Duration::from_secs(500)).await }
+    });
+    stage.until(drained.run, "interrupted", 1).await;
+    stage.until(paused.run, "interrupted", 1).await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "they did not wait for the patience of the drain");
+    draining.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_follow_their_model_do_not_pile_up_behind_it() {
+    let plan = Plan { rates: places(3), ..Plan::paused() };
+    let stage = plan.settings(|settings| settings.follow_models = true).start().await;
+    let script = json!([
+        { "calls": [{ "name": "list", "arguments": {} }], "delay_ms": 1_000 },
+        { "text": "done", "delay_ms": 1_000 },
+    ]);
+    let runs: Vec<_> = (0..30).map(|_| stage.run(&script)).collect();
+    let mut most = 0;
+    let ends = async {
+        for run in runs {
+            assert_eq!(stage.outcome(run).await, "done");
+        }
+    };
+    let watch = async {
+        loop {
+            most = most.max(stage.supervisor.load().await.live);
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! { () = ends => {} () = watch => {} }
+    assert!((3..=6).contains(&most), "{most} at once for three places");
+}
