@@ -16,7 +16,10 @@ use crate::{
         Config,
         policies::{self, PolicyError},
     },
-    domain::policy::{Policy, Verdict},
+    domain::{
+        admission::Slots,
+        policy::{Policy, Verdict},
+    },
     tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
@@ -139,8 +142,8 @@ fn settings(config: &Config) -> Settings {
     let defaults = Settings::default();
     let grace = config.supervisor.grace();
     Settings {
-        max_live_runs: config.supervisor.max_live_runs.get(),
-        follow_models: defaults.follow_models,
+        max_live_runs: config.supervisor.max_live_runs.most().get(),
+        follow_models: matches!(config.supervisor.max_live_runs, Slots::Follow { .. }),
         outlast_accounts: defaults.outlast_accounts,
         max_running_calls: config.tools.max_parallel.get(),
         shards: config.supervisor.shards().get(),

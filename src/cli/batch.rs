@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -29,6 +28,7 @@ use crate::{
         input::{self, InputTask, Rules, Selection, Source, repeated},
     },
     config::Flag,
+    domain::admission::Slots,
     domain::batch::{Halt, RetryFailed, StaleLines},
     model::governor::LatchReason,
 };
@@ -71,9 +71,9 @@ pub struct BatchArgs {
     /// Where results go; - is stdout, and needs --state to be continued later
     #[arg(long, short, value_name = "OUT", default_value = "-")]
     pub output: PathBuf,
-    /// Runs that are live at once
+    /// Runs that are live at once; auto, or MIN-START-MAX: as many as the models turn out to take
     #[arg(long, short, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
+    pub jobs: Option<Slots>,
     /// Check everything, say what would run, and run nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -166,8 +166,7 @@ impl BatchArgs {
         let mut flags = Vec::new();
         self.task.flags(&mut flags);
         self.work.flags(&mut flags);
-        let jobs = self.jobs.map(|jobs| i64::try_from(jobs.get()).unwrap_or(i64::MAX));
-        flags.extend(jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
+        flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         flags
     }
 }
@@ -193,7 +192,7 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
     let options = Options {
         name: args.input.display().to_string(),
         out: out.clone(),
-        concurrency: context.config.supervisor.max_live_runs.get(),
+        concurrency: context.config.supervisor.max_live_runs.most().get(),
         retries: args.retries,
         retry_failed: args.retry_failed.unwrap_or(RetryFailed::None),
         stale_lines: if args.restart_stale { StaleLines::Restart } else { StaleLines::Refuse },

@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     fs::OpenOptions,
     io::{Read as _, Seek as _, SeekFrom},
-    num::NonZeroUsize,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
@@ -30,6 +29,7 @@ use crate::{
         server::systemd::Inherited,
         wire::Status,
     },
+    domain::admission::Slots,
     store::folder::StateFolder,
 };
 
@@ -67,9 +67,9 @@ pub struct ServeArgs {
     /// With --detach: where its log lines go [default: STATE/daemon.log]
     #[arg(long, value_name = "FILE", requires = "detach")]
     pub log_file: Option<PathBuf>,
-    /// Runs that are live at once
+    /// Runs that are live at once; auto, or MIN-START-MAX: as many as the models turn out to take
     #[arg(long, short, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
+    pub jobs: Option<Slots>,
     /// Answer at this address of this machine too, to whoever has the token
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<std::net::SocketAddr>,
@@ -87,8 +87,7 @@ impl ServeArgs {
     pub(super) fn flags(&self) -> Vec<Flag> {
         let mut flags = Vec::new();
         self.keep.flags(&mut flags);
-        let jobs = self.jobs.map(|jobs| i64::try_from(jobs.get()).unwrap_or(i64::MAX));
-        flags.extend(jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
+        flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         let text =
             |name, key, value: Option<String>| value.map(|value| Flag::new(name, &["daemon", key], value));
         flags.extend(text("--listen", "listen", self.listen.map(|address| address.to_string())));

@@ -60,7 +60,7 @@ fn flags_become_keys_of_the_configuration() {
     let cli = parse(line).expect("read");
     let (config, effective) =
         config::load(&Sources { flags: cli.flags(), ..Sources::default() }).expect("loads");
-    assert_eq!(config.supervisor.max_live_runs.get(), 7);
+    assert_eq!(config.supervisor.max_live_runs.most().get(), 7);
     assert_eq!(config.defaults.model.as_deref(), Some("openai:m"));
     assert_eq!(config.defaults.tools.as_deref(), Some(&["read".to_owned(), "edit".to_owned()][..]));
     assert_eq!(config.defaults.limits.wall_time_s, Some(600));
@@ -92,7 +92,7 @@ fn a_wrong_value_is_refused_with_what_would_be_right() {
         ("herder batch in.jsonl --halt never", "want soon,fail=N or now,fail=N"),
         ("herder batch in.jsonl --timeout 0", "want at least a second"),
         ("herder batch in.jsonl -l team", "want a name and a value"),
-        ("herder batch in.jsonl -j 0", "number would be zero"),
+        ("herder batch in.jsonl -j 0", "want a whole number, 1 or more"),
         ("herder ls --since yesterday", "want a length of time"),
         ("herder ls --standing up", "possible values: queued, running"),
         ("herder stats --by colour", "want model, batch"),

@@ -12,6 +12,8 @@ use std::{
 
 use serde::Deserialize;
 
+use crate::domain::admission::Slots;
+
 mod effective;
 mod layer;
 mod model;
@@ -82,6 +84,15 @@ impl Flag {
     pub fn new(name: &'static str, path: &[&str], value: impl Into<toml::Value>) -> Self {
         let path = path.iter().map(|key| (*key).to_owned()).collect();
         Self { name, path, value: value.into().to_string() }
+    }
+}
+
+impl From<Slots> for toml::Value {
+    fn from(slots: Slots) -> Self {
+        match slots {
+            Slots::Fixed(runs) => Self::Integer(i64::try_from(runs.get()).unwrap_or(i64::MAX)),
+            Slots::Follow { .. } => Self::String(slots.to_string()),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{ConfigError, Secret};
 use crate::domain::{
+    admission::Slots,
     call::EffectClass,
     restart::RestartPolicy,
     task::{OnTruncated, Params, ResponseFormat},
@@ -44,7 +45,7 @@ pub struct Defaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Supervisor {
-    pub max_live_runs: NonZeroUsize,
+    pub max_live_runs: Slots,
     pub restart: RestartPolicy,
     shards: usize,
     grace_s: u64,

@@ -27,7 +27,7 @@ fn refusal(text: &str) -> String {
 #[test]
 fn the_built_in_layer_says_every_default() {
     let (config, _) = load(&Sources::default()).expect("loads");
-    assert_eq!(config.supervisor.max_live_runs.get(), 100);
+    assert_eq!(config.supervisor.max_live_runs.most().get(), 100);
     assert_eq!(config.defaults.limits.max_turns, Some(crate::domain::usage::Limits::DEFAULT_MAX_TURNS));
     assert_eq!(config.defaults.policy, "edit-workspace");
     assert_eq!(config.timeouts.stall().as_secs(), 300);
@@ -47,7 +47,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
         flags: vec![Flag::new("-j", &["supervisor", "max_live_runs"], 4)],
     })
     .expect("loads");
-    assert_eq!(config.supervisor.max_live_runs.get(), 4);
+    assert_eq!(config.supervisor.max_live_runs.most().get(), 4);
     assert_eq!(config.supervisor.grace().as_secs(), 2);
     assert_eq!(config.timeouts.tool().as_secs(), 1);
     assert_eq!(config.supervisor.drain().as_secs(), 25);
@@ -62,7 +62,7 @@ fn a_later_layer_replaces_single_values_and_each_keeps_its_source() {
 fn an_error_names_file_line_and_field_and_what_would_be_right() {
     assert_eq!(
         refusal("[supervisor]\n\nmax_live_runs = \"many\"\n"),
-        "h.toml:3: supervisor.max_live_runs: invalid type: string \"many\", expected a whole number, 1 or more"
+        "h.toml:3: supervisor.max_live_runs: invalid value: string \"many\", expected a whole number, 1 or more, or \"auto\", or \"MIN-START-MAX\" as \"2-20-200\""
     );
     assert_eq!(
         refusal("[store]\ndurability = \"disk\"\n"),
@@ -101,7 +101,7 @@ fn an_error_in_a_variable_or_a_flag_names_it() {
     let flags = vec![Flag::new("-j", &["supervisor", "max_live_runs"], 0)];
     assert_eq!(
         refused(Sources { flags, ..Sources::default() }),
-        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more"
+        "-j: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more, or \"auto\", or \"MIN-START-MAX\" as \"2-20-200\""
     );
 }
 

@@ -77,6 +77,8 @@ fn size(delta: &Delta) -> usize {
         Delta::Call(call) => {
             call.id.as_deref().unwrap_or_default().len() + call.name.len() + call.arguments.len()
         }
-        Delta::Progress | Delta::Usage(_) | Delta::Stop(_) => 0,
+        Delta::Keep(block) => block.get().len(),
+        Delta::Sent(digest) => digest.len(),
+        Delta::RateLimits(_) | Delta::Progress | Delta::Usage(_) | Delta::Stop(_) => 0,
     }
 }

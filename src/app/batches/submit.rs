@@ -224,7 +224,7 @@ impl Batches {
             digest: digest.to_owned(),
             retries: options.retries,
             halt: options.halt,
-            concurrency: options.concurrency.unwrap_or_else(|| self.config().supervisor.max_live_runs),
+            concurrency: options.concurrency.unwrap_or_else(|| self.config().supervisor.max_live_runs.most()),
             labels: options.labels,
             state: BatchState::Open,
             chosen: None,

@@ -30,7 +30,7 @@ use crate::{
         client::{Client, ClientError, Route},
         wire::{Code, Submitted},
     },
-    domain::batch::RetryFailed,
+    domain::{admission::Slots, batch::RetryFailed},
 };
 
 mod follow;
@@ -145,7 +145,7 @@ async fn submit(
 ) -> anyhow::Result<Submitted> {
     let route = Route::to(["v1", "batches"])
         .with("name", args.input.display())
-        .with_some("concurrency", args.jobs)
+        .with_some("concurrency", args.jobs.map(Slots::most))
         .with_some("retries", (args.retries > 0).then_some(args.retries))
         .with_some("halt", args.halt.map(|halt| halt.to_string()))
         .with_some("retry_failed", args.retry_failed.and_then(again))

@@ -14,6 +14,7 @@ use super::{By, Desk, list::refuse, submit::invalid};
 use crate::{
     config::{self, Config, Effective, Files, Flag},
     daemon::wire::{ApiError, Changed, Code, ConfigPatch, ConfigView, ReloadReport},
+    domain::admission::Slots,
 };
 
 /// Where a value comes from that a client changed.
@@ -111,7 +112,9 @@ impl Desk {
         let (config, effective) = config::merge(&sources, &files).map_err(|error| invalid(&error))?;
         self.herder.replace_models(&config).map_err(|error| invalid(&error))?;
         let report = self.compare(&effective);
-        self.herder.supervisor.set_max_live_runs(config.supervisor.max_live_runs.get());
+        let slots = config.supervisor.max_live_runs;
+        self.herder.supervisor.set_max_live_runs(slots.most().get());
+        self.herder.supervisor.follow_models(matches!(slots, Slots::Follow { .. }));
         self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
         *layers = (sources, files);

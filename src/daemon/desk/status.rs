@@ -28,7 +28,7 @@ impl Desk {
             listen: self.place.listen.map(|address| address.to_string()),
             started_at: rfc3339(self.place.started_at),
             phase: self.phase().as_str().to_owned(),
-            max_live_runs: count(self.config().supervisor.max_live_runs.get()),
+            max_live_runs: count(self.config().supervisor.max_live_runs.most().get()),
             load: Load {
                 live: count(load.live),
                 queued: count(load.queued),

@@ -10,6 +10,9 @@ use super::id::{BatchId, RunId};
 
 #[cfg(test)]
 mod properties;
+mod slots;
+
+pub use slots::Slots;
 
 /// The runs that wait for a slot. `T` is what is kept of each.
 #[derive(Debug)]
