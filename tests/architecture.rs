@@ -29,6 +29,7 @@ const ADAPTERS: &[&[&str]] = &[
     &["store", "memory"],
     &["model", "anthropic"],
     &["model", "openai"],
+    &["model", "responses"],
     &["model", "scripted"],
     &["tool", "builtin"],
     &["tool", "command"],

@@ -9,6 +9,7 @@ mod fault;
 pub mod governor;
 pub mod http;
 pub mod openai;
+pub mod responses;
 pub mod scripted;
 mod secret;
 pub(crate) mod sse;

@@ -106,6 +106,21 @@ async fn calls_count_whatever_the_finish_reason_says() {
 }
 
 #[tokio::test]
+async fn calls_of_one_id_are_as_many_as_came() {
+    let whole = |path: &str| json!({"id": "dup_1", "type": "function", "function": {"name": "read", "arguments": format!(r#"{{"path":"{path}"}}"#)}});
+    let at = |index: u64, path: &str| {
+        let mut call = whole(path);
+        call["index"] = index.into();
+        call
+    };
+    let two = [("dup_1", "read", r#"{"path":"a"}"#), ("dup_1", "read", r#"{"path":"b"}"#)];
+    let one_delta = chunk(&json!({"tool_calls": [at(0, "a"), at(1, "b")]}), None);
+    gives("one delta", vec![one_delta], Some("tool_calls"), &two).await;
+    gives("two deltas", vec![piece(at(0, "a")), piece(at(1, "b"))], Some("tool_calls"), &two).await;
+    gives("no index", vec![piece(whole("a")), piece(whole("b"))], Some("tool_calls"), &two).await;
+}
+
+#[tokio::test]
 async fn sixty_calls_and_a_monstrous_index_come_through() {
     let call = |index: u64| json!({"index": index, "id": format!("c_{index}"), "function": {"name": "read", "arguments": "{}"}});
     let indexes: Vec<u64> = (0..59).chain([4_000_000_000]).collect();
@@ -172,7 +187,7 @@ async fn comments_pings_and_empty_events_are_skipped() {
     let said = ask_raw(concat!(
         ": PROCESSING\n\n:\n\nid: 1\n",
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"o\"}}]}\n\n",
-        ": ping\n\nid: 2\nevent: message\n\ndata:\n\n",
+        ": ping\n\nid: 2\nevent: message\n\ndata:\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n",
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"k\"},\"finish_reason\":null}]}\r\n\r\n",
         ": cost=0.0001\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
         ": [DONE]\n\ndata: [DONE]\n\n"

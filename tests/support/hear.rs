@@ -7,7 +7,7 @@ use herder::{
         outcome::{FaultClass, Stop},
         usage::Usage,
     },
-    model::{Delta, ModelError},
+    model::{Delta, ModelError, RateLimits},
 };
 use tokio::time::timeout;
 
@@ -36,16 +36,31 @@ impl Said {
     }
 }
 
+/// What is told before the answer.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Head {
+    /// Digests of what was sent.
+    pub(crate) sent: Vec<String>,
+    pub(crate) rates: Vec<RateLimits>,
+}
+
 /// Reads an answer to its end, which must come in good time.
-pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError>>) -> Said {
-    let mut said = Said::default();
+pub(crate) async fn hear(stream: BoxStream<'static, Result<Delta, ModelError>>) -> Said {
+    hear_all(stream).await.1
+}
+
+/// The same, with what is told before the answer.
+pub(crate) async fn hear_all(mut stream: BoxStream<'static, Result<Delta, ModelError>>) -> (Head, Said) {
+    let (mut head, mut said) = (Head::default(), Said::default());
     while let Some(delta) = timeout(DEADLINE, stream.next()).await.unwrap() {
         assert!(said.stop.is_none() && said.error.is_none(), "{delta:?} after the end of {said:?}");
         match delta {
+            Ok(Delta::Sent(digest)) => head.sent.push(digest.to_string()),
+            Ok(Delta::RateLimits(rates)) => head.rates.push(rates),
             Ok(Delta::Text(text)) => said.text.push_str(&text),
             Ok(Delta::Reasoning(text)) => said.reasoning.push_str(&text),
             Ok(Delta::Keep(block)) => said.kept.push(block),
-            Ok(Delta::Progress | Delta::Sent(_) | Delta::RateLimits(_)) => {}
+            Ok(Delta::Progress) => {}
             Ok(Delta::Call(call)) => {
                 let id = call.id.as_deref().unwrap_or_default().to_owned();
                 said.calls.push((id, call.name.to_string(), call.arguments));
@@ -55,5 +70,5 @@ pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError
             Err(error) => said.error = Some(error),
         }
     }
-    said
+    (head, said)
 }

@@ -3,4 +3,5 @@
 pub(crate) mod chat;
 pub(crate) mod hear;
 pub(crate) mod messages;
+pub(crate) mod responses;
 pub(crate) mod server;

@@ -1,6 +1,6 @@
 //! An HTTP server in the test's own process that speaks one protocol to the letter, and answers as it is told.
 //!
-//! A request that breaks the rules of [`chat::check`] or [`messages::check`] is refused before the test's closure sees it. Answers can be cut
+//! A request that breaks the rules of its [`Protocol`] is refused before the test's closure sees it. Answers can be cut
 //! into any chunks, delayed, broken off, or never come. HTTP/1.1 by hand, since that is the only way to be bad at it.
 
 use std::{
@@ -21,7 +21,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{chat, messages};
+use super::{chat, messages, responses};
 
 /// Longer than anything takes that is not stuck.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -71,6 +71,7 @@ pub(crate) enum Protocol {
     #[default]
     Chat,
     Messages,
+    Responses,
 }
 
 impl Protocol {
@@ -78,20 +79,21 @@ impl Protocol {
         match self {
             Self::Chat => "POST /v1/chat/completions HTTP/1.1",
             Self::Messages => "POST /v1/messages HTTP/1.1",
+            Self::Responses => "POST /v1/responses HTTP/1.1",
         }
     }
 
     /// The header that carries a key, and what it holds then.
     fn key(self, key: &str) -> (&'static str, String) {
         match self {
-            Self::Chat => ("authorization", format!("Bearer {key}")),
+            Self::Chat | Self::Responses => ("authorization", format!("Bearer {key}")),
             Self::Messages => ("x-api-key", key.to_owned()),
         }
     }
 
     fn version(self) -> Option<&'static str> {
         match self {
-            Self::Chat => None,
+            Self::Chat | Self::Responses => None,
             Self::Messages => Some("2023-06-01"),
         }
     }
@@ -100,6 +102,7 @@ impl Protocol {
         match self {
             Self::Chat => chat::check(request, rules),
             Self::Messages => messages::check(request),
+            Self::Responses => responses::check(request),
         }
     }
 
@@ -109,7 +112,7 @@ impl Protocol {
                 let events = events.iter().map(|event| format!("data: {event}\n\n"));
                 events.chain(["data: [DONE]\n\n".to_owned()]).collect()
             }
-            Self::Messages => messages::framed(events),
+            Self::Messages | Self::Responses => messages::framed(events),
         }
     }
 }
@@ -120,6 +123,7 @@ struct Shared {
     rules: Rules,
     answer: Box<Answering>,
     requests: watch::Sender<Vec<Arc<Value>>>,
+    bodies: Mutex<Vec<Vec<u8>>>,
     refusals: Mutex<Vec<String>>,
     open: watch::Sender<usize>,
     accepted: AtomicUsize,
@@ -156,6 +160,7 @@ impl Server {
             rules,
             answer: Box::new(answer),
             requests: watch::Sender::default(),
+            bodies: Mutex::default(),
             refusals: Mutex::default(),
             open: watch::Sender::default(),
             accepted: AtomicUsize::default(),
@@ -173,6 +178,11 @@ impl Server {
     /// The bodies of the requests that kept the rules, in their order.
     pub(crate) fn requests(&self) -> Vec<Arc<Value>> {
         self.shared.requests.borrow().clone()
+    }
+
+    /// The same, byte for byte.
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.shared.bodies.lock().unwrap().clone()
     }
 
     /// What was wrong with the requests that didn't.
@@ -279,6 +289,7 @@ impl Shared {
         match body.and_then(|body| protocol.check(&body, &self.rules).map(|()| body)) {
             Ok(body) => {
                 let body = Arc::new(body);
+                self.bodies.lock().unwrap().push(request.body.clone());
                 self.requests.send_modify(|requests| requests.push(Arc::clone(&body)));
                 (self.answer)(&body)
             }

@@ -55,6 +55,7 @@ impl Serialize for Body<'_> {
         fields.put("top_p", params.top_p)?;
         fields.put("seed", params.seed)?;
         fields.put("reasoning_effort", params.reasoning_effort.as_ref())?;
+        fields.put("response_format", request.response_format.as_ref())?;
         fields.put("stream", Some(true))?;
         fields.put("stream_options", Some(StreamOptions { include_usage: true }))?;
         fields.end()
