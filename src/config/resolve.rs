@@ -14,6 +14,9 @@ use super::{
     catalogue::{Figures, Server},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Where the limit of an answer has its newer name.
 const OPENAI_HOST: &str = "https://api.openai.com/";
 

@@ -158,30 +158,6 @@ fn secrets_are_shown_nowhere() {
 }
 
 #[test]
-fn the_customary_key_goes_to_the_customary_address_alone() {
-    let folder = folder();
-    let file =
-        write(&folder, "h.toml", "[models.m]\nprovider = \"openai\"\nbase_url = \"http://other/v1\"\n");
-    let environment = environment(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://mine/v1")]);
-    let (config, _) = load(&Sources { file: Some(file), environment, ..Sources::default() }).expect("loads");
-    let customary = config.model("openai:gpt").expect("found");
-    assert_eq!(customary.base_url.as_deref(), Some("http://mine/v1"));
-    assert_eq!(customary.key, Key::Found(Secret::new("k")));
-    let other = config.model("m").expect("found");
-    assert_eq!((other.base_url.as_deref(), other.key), (Some("http://other/v1"), Key::None));
-}
-
-#[test]
-fn a_models_name_that_stands_for_nothing_is_refused_with_what_would_be_right() {
-    let (config, _) = load(&Sources::default()).expect("loads");
-    let want = "want scripted:NAME, anthropic:NAME, deepseek:NAME, groq:NAME, mistral:NAME, openai:NAME, openrouter:NAME, \
-                responses:NAME, or a [models.NAME] table of the configuration (there are none)";
-    assert_eq!(config.check_model("gpt"), Err(format!("no model is called \"gpt\"; {want}")));
-    assert_eq!(config.check_model("acme:x"), Err(format!("no provider is called \"acme\"; {want}")));
-    assert_eq!(config.check_model("scripted:any"), Ok(()));
-}
-
-#[test]
 fn the_configuration_in_force_can_be_read_back() {
     let (_, effective) = load(&Sources::default()).expect("loads");
     let folder = folder();

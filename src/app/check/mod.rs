@@ -6,9 +6,6 @@
 mod hear;
 mod words;
 
-#[cfg(test)]
-mod tests;
-
 use std::{ops::AddAssign as _, time::Duration};
 
 use serde::Serialize;
