@@ -1,0 +1,14 @@
+//! `herder models`, as a user has it, against servers over real sockets: good ones, and bad ones of every kind.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say so and end")]
+
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod list;
+#[cfg(test)]
+mod place;
+#[cfg(test)]
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
