@@ -11,8 +11,10 @@ use crate::{
     domain::usage::{NanoUsd, Price},
     model::{
         Model, ModelProvider, Models, Secret,
+        anthropic::{self, Anthropic},
         http::{self, SetupError},
-        openai::{OpenAi, Profile, SendReasoning, Settings, TokenLimit},
+        openai::{self, OpenAi, Profile, SendReasoning, TokenLimit},
+        responses::{self, Responses},
         scripted::Scripted,
     },
 };
@@ -24,8 +26,6 @@ pub enum ModelsError {
     Config(#[from] ConfigError),
     #[error("model {name:?}")]
     Setup { name: String, source: SetupError },
-    #[error("model {name:?}: the provider {provider} is not built in yet; ask by another")]
-    NotBuiltIn { name: String, provider: &'static str },
 }
 
 /// Sets models up as runs come to ask for them. Those of one server share its connections, those of one account its limits.
@@ -80,11 +80,15 @@ impl ModelSetup {
             Provider::Scripted => self.scripted.clone(),
             Provider::Openai => {
                 let client = self.client().map_err(failed)?;
-                Arc::new(OpenAi::new(client, openai(&model)).map_err(failed)?)
+                Arc::new(OpenAi::new(client, chat(&model)).map_err(failed)?)
             }
-            Provider::Anthropic | Provider::Responses => {
-                let provider = model.provider.as_str();
-                return Err(ModelsError::NotBuiltIn { name: name.to_owned(), provider });
+            Provider::Anthropic => {
+                let client = self.client().map_err(failed)?;
+                Arc::new(Anthropic::new(client, messages(&model)).map_err(failed)?)
+            }
+            Provider::Responses => {
+                let client = self.client().map_err(failed)?;
+                Arc::new(Responses::new(client, items(&model)).map_err(failed)?)
             }
         };
         Ok(Model {
@@ -123,8 +127,8 @@ fn price(price: config::Price) -> Option<Price> {
     }
 }
 
-fn openai(model: &config::Model) -> Settings {
-    Settings {
+fn chat(model: &config::Model) -> openai::Settings {
+    openai::Settings {
         base_url: model.base_url.clone().unwrap_or_default(),
         api_key: key(model),
         headers: headers(model),
@@ -140,6 +144,25 @@ fn openai(model: &config::Model) -> Settings {
                 config::TokenLimit::MaxCompletionTokens => TokenLimit::MaxCompletionTokens,
             },
         },
+    }
+}
+
+fn messages(model: &config::Model) -> anthropic::Settings {
+    anthropic::Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: key(model),
+        headers: headers(model),
+        extra_body: model.extra_body.clone(),
+        prompt_cache: model.prompt_cache,
+    }
+}
+
+fn items(model: &config::Model) -> responses::Settings {
+    responses::Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: key(model),
+        headers: headers(model),
+        extra_body: model.extra_body.clone(),
     }
 }
 

@@ -7,7 +7,7 @@
 //!   opened before, and so on;
 //! - an empty id or name is an absent one.
 //!
-//! Work is linear in the pieces, whatever the indexes. Knows nothing of JSON: arguments are text.
+//! Work is linear in the pieces, whatever the indexes. Knows nothing of what arguments hold.
 
 use std::{
     borrow::Cow,
@@ -15,7 +15,10 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::value::RawValue;
+
 use super::ProposedCall;
+use crate::domain::text;
 
 /// One piece of a call.
 #[derive(Clone, Debug, Default)]
@@ -129,6 +132,21 @@ impl Slot {
             Some(_) => other_id,
             None => other_id || self.name != name || restarts || self.delta == delta,
         }
+    }
+}
+
+impl ProposedCall {
+    /// Whether nothing is missing from its arguments, as far as they tell.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.arguments.is_empty() || serde_json::from_str::<&RawValue>(&self.arguments).is_ok()
+    }
+
+    /// The call as it goes on: a surrogate that never found its other half would spoil the arguments for every reader.
+    pub(crate) fn mended(mut self) -> Self {
+        if let Cow::Owned(repaired) = text::repair_surrogates(&self.arguments) {
+            self.arguments = repaired;
+        }
+        self
     }
 }
 

@@ -1,8 +1,9 @@
 //! One request and its answer over HTTP: what every provider's protocol has in common.
 //!
 //! Status, content type, chunks, events, cancellation and the end of the body are handled here; a [`Codec`] knows what
-//! the events mean. Every wait ends when the request is cancelled, and a dropped stream closes its connection. Knows
-//! nothing of retries, nor of how long silence may last.
+//! the events mean. The digest of what is sent is told first, then what the head of the answer says of limits. Every
+//! wait ends when the request is cancelled, and a dropped stream closes its connection. Knows nothing of retries, nor
+//! of how long silence may last.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,12 +11,14 @@ use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use jiff::Timestamp;
 use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Delta, ModelError, Secret, fault,
+    Delta, ModelError, RateLimits, Secret, fault,
+    http::Post,
     sse::{Decoder, Event, Flow, TooLong},
 };
 use crate::domain::outcome::FaultClass;
@@ -49,19 +52,17 @@ pub(crate) trait Codec: Send + 'static {
 
 /// Sends the request and reads its answer. `secret` is kept out of messages, should the server repeat it.
 pub(crate) fn exchange(
-    request: RequestBuilder,
+    post: Post,
     codec: impl Codec,
     secret: Secret,
     cancel: CancellationToken,
 ) -> BoxStream<'static, Result<Delta, ModelError>> {
+    let Post { request, digest } = post;
+    let mut reading = Reading::new(codec);
+    reading.out.push_back(Delta::Sent(digest));
     // Boxed, since it is handed on with every delta.
-    let exchange = Box::new(Exchange {
-        phase: Phase::Asking(request),
-        reading: Reading::new(codec),
-        failure: None,
-        secret,
-        cancel,
-    });
+    let exchange =
+        Box::new(Exchange { phase: Phase::Asking(request), reading, failure: None, secret, cancel });
     stream::unfold(exchange, Exchange::next).fuse().boxed()
 }
 
@@ -126,9 +127,10 @@ impl<C: Codec> Reading<C> {
     /// Sends the request and judges the head of its answer.
     async fn ask(&mut self, request: RequestBuilder) -> Result<Phase, ModelError> {
         let mut response = request.send().await.map_err(fault::from_transport)?;
-        let status = response.status();
+        let (status, now) = (response.status(), Timestamp::now());
+        self.out.extend(RateLimits::from_headers(response.headers(), now).map(Delta::RateLimits));
         if !status.is_success() {
-            let retry_after = fault::retry_after(response.headers(), jiff::Timestamp::now());
+            let retry_after = fault::retry_after(response.headers(), now);
             let mut body = Vec::new();
             // A body that does not come, or not whole, takes nothing from the status.
             let _ = timeout(ERROR_BODY_TIME, read(&mut response, &mut body, ERROR_BODY)).await;

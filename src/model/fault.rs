@@ -42,7 +42,12 @@ const QUOTA_CODES: &[&str] = &[
 ];
 
 /// Words for the same; not "quota", which some servers say of the minute's.
-const QUOTA_WORDS: &[&str] = &["credit balance is too low", "insufficient balance", "insufficient credit"];
+const QUOTA_WORDS: &[&str] = &[
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credit",
+    "reached your specified api usage limits",
+];
 
 /// An answer with a status that is no success.
 pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>) -> ModelError {
@@ -251,6 +256,16 @@ mod tests {
                 "request (9120 tokens) exceeds the available context size (8192 tokens)",
                 FaultClass::ContextOverflow,
             ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#,
+                FaultClass::ContextOverflow,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}"#,
+                FaultClass::Quota,
+            ),
             (413, "", FaultClass::ContextOverflow),
             (401, "", FaultClass::Auth),
             (403, "<html>", FaultClass::Auth),
@@ -305,6 +320,16 @@ mod tests {
             (json!({"message": "no", "type": "invalid_request_error"}), FaultClass::Invalid),
             (json!({"type": "overloaded_error", "message": "Overloaded"}), FaultClass::Overloaded),
             (json!({"type": "rate_limit_error", "message": "x"}), FaultClass::RateLimit),
+            (json!({"type": "api_error", "message": "Internal server error"}), FaultClass::Transient),
+            (json!({"type": "timeout_error", "message": "x"}), FaultClass::Timeout),
+            (json!({"type": "permission_error", "message": "x"}), FaultClass::Auth),
+            (json!({"type": "not_found_error", "message": "model: x"}), FaultClass::Invalid),
+            (json!({"type": "billing_error", "message": "x"}), FaultClass::Quota),
+            (json!({"type": "request_too_large", "message": "x"}), FaultClass::ContextOverflow),
+            (
+                json!({"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}),
+                FaultClass::ContextOverflow,
+            ),
             (json!({"type": "authentication_error", "message": "x"}), FaultClass::Auth),
             (json!({"code": "context_length_exceeded"}), FaultClass::ContextOverflow),
             (json!("worker went away"), FaultClass::Transient),

@@ -3,13 +3,14 @@
 //! One client serves the process. It has no time-out over a whole request, since an answer may take as long as it
 //! keeps coming; whoever reads it watches. Redirects are not followed: a request carries a key.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use reqwest::{
     Client, ClientBuilder, RequestBuilder, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
+use sha2::{Digest as _, Sha256};
 
 use super::Secret;
 
@@ -105,9 +106,19 @@ impl Endpoint {
     }
 
     /// A request with this JSON body.
-    pub(crate) fn post(&self, body: Vec<u8>) -> RequestBuilder {
-        self.client.post(self.url.clone()).headers(self.headers.clone()).body(body)
+    pub(crate) fn post(&self, body: Vec<u8>) -> Post {
+        let digest: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        Post { request, digest: digest.into() }
     }
+}
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) request: RequestBuilder,
+    /// SHA-256 of its body, in hex.
+    pub(crate) digest: Arc<str>,
 }
 
 #[cfg(test)]

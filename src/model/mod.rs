@@ -1,11 +1,14 @@
 //! Asking a model: one method, a stream of deltas back, and failures that say what kind they are.
 
+pub mod anthropic;
+mod body;
 mod calls;
 mod exchange;
 mod fault;
 pub mod governor;
 pub mod http;
 pub mod openai;
+pub mod responses;
 pub mod scripted;
 mod secret;
 pub(crate) mod sse;

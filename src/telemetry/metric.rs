@@ -1,6 +1,7 @@
 //! The names of all metrics, each with its kind, unit and help.
 //!
-//! A label's value comes from a closed set: an `as_str()` of an enum, or [`ok`]. Never an id, a path or a message.
+//! A label's value comes from a closed set: an `as_str()` of an enum, [`ok`], or the name of an account in the
+//! configuration. Never an id, a path or a message.
 
 use metrics::Unit;
 
@@ -58,6 +59,16 @@ metrics! {
     Histogram Seconds MODEL_FIRST_TOKEN_SECONDS = "model_first_token_seconds";
     /// Model requests that are sent again, by the `class` of the failure before.
     Counter Count MODEL_RETRIES = "model_retries_total";
+    /// Requests that may be out at once, by `account`; 0 where there is no limit.
+    Gauge Count ACCOUNT_LIMIT = "account_limit";
+    /// Places that are taken, in back-off too, by `account`.
+    Gauge Count ACCOUNT_IN_FLIGHT = "account_in_flight";
+    /// Turns that wait for a place, by `account`.
+    Gauge Count ACCOUNT_WAITING = "account_waiting";
+    /// 1 while nothing is sent to the account, by `account`.
+    Gauge Count ACCOUNT_LATCHED = "account_latched";
+    /// Times that the limit was cut, by `account`.
+    Counter Count ACCOUNT_CUTS = "account_cuts_total";
     /// Tokens sent to models.
     Counter Count TOKENS_INPUT = "tokens_input_total";
     /// Tokens that models answered.

@@ -30,7 +30,7 @@ async fn gives(what: &str, mut stream: Vec<Value>, finish: Option<&str>, expecte
     stream.push(chunk(&json!({}), finish));
     let said = ask(Answer::Stream(stream)).await;
     let expected = Said { calls: calls(expected), stop: Some(Stop::ToolCalls), ..Said::default() };
-    assert_eq!(Said { text: String::new(), ..said }, expected, "{what}");
+    assert_eq!(Said { text: String::new(), ..said.without_head() }, expected, "{what}");
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn chunks_without_choices_are_no_trouble_and_usage_counts_once() {
     let usage = Usage { input: 21, output: 9, cached: 4, ..Usage::default() };
     let expected =
         Said { text: "hello".to_owned(), usage: vec![usage], stop: Some(Stop::EndTurn), ..Said::default() };
-    assert_eq!(said, expected);
+    assert_eq!(said.without_head(), expected);
 }
 
 #[tokio::test]
@@ -268,5 +268,5 @@ async fn an_answer_in_one_piece_is_an_answer() {
         stop: Some(Stop::ToolCalls),
         ..Said::default()
     };
-    assert_eq!(said, expected);
+    assert_eq!(said.without_head(), expected);
 }

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use herder::{
     domain::outcome::FaultClass,
     model::{
-        ModelProvider as _, Secret, http,
+        Delta, ModelProvider as _, Secret, http,
         openai::{OpenAi, Settings},
     },
 };
@@ -132,6 +132,7 @@ async fn a_wrong_key_is_said_and_never_shown() {
 async fn an_error_of_any_length_is_quoted_in_short() {
     let server = Server::start(|_| status(503, &[("x-pad", "x")], &"x".repeat(1 << 20))).await;
     let mut stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
+    assert!(matches!(stream.next().await, Some(Ok(Delta::Sent(_)))));
     let error = stream.next().await.unwrap().unwrap_err();
     assert_eq!(error.class, FaultClass::Overloaded);
     assert!(

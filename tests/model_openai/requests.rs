@@ -15,6 +15,7 @@ use herder::{
     },
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -142,6 +143,102 @@ async fn reasoning_goes_back_with_its_calls_where_the_profile_says_so_and_nowher
         let sent =
             ["reasoning", "reasoning_content"].map(|name| assistant[name].as_str() == Some("need list"));
         assert_eq!(sent, ["reasoning", "reasoning_content"].map(|name| Some(name) == field), "{assistant}");
+    }
+}
+
+#[tokio::test]
+async fn reasoning_that_a_server_does_not_get_or_does_not_take_is_refused_in_its_words() {
+    let called = |reasoning: &'static str| {
+        let call = json!({"id": "c_a", "index": 0, "function": {"name": "list", "arguments": "{}"}});
+        Answer::Stream(vec![
+            chat::chunk(&json!({reasoning: "need list"}), None),
+            chat::chunk(&json!({"tool_calls": [call]}), Some("tool_calls")),
+        ])
+    };
+    let table =
+        [("reasoning_content", SendReasoning::AsReasoningContent), ("reasoning", SendReasoning::AsReasoning)];
+    for (field, profile) in table {
+        let wants = move |request: &Value| match request["messages"].as_array().unwrap().get(1) {
+            None => called(field),
+            Some(assistant) if assistant[field] == "need list" => chat::text("done"),
+            Some(_) => Answer::Status {
+                status: 400,
+                headers: Vec::new(),
+                body: format!(r#"{{"error":{{"message":"The {field} must be passed back"}}}}"#),
+            },
+        };
+        for reasoning in [SendReasoning::Never, SendReasoning::AsReasoning, SendReasoning::AsReasoningContent]
+        {
+            let server = Server::strict(Rules { reasoning: true, ..Rules::default() }, wants).await;
+            let profile_of = Profile { reasoning, ..Profile::default() };
+            let provider = provider(&server, Settings { profile: profile_of, ..Settings::default() });
+            let told = converse(&provider, request("go")).await.map(|(_, text)| text);
+            if reasoning == profile {
+                assert_eq!(told, Ok("done".to_owned()));
+            } else {
+                assert_eq!(told, Err(format!("HTTP 400: The {field} must be passed back")));
+            }
+        }
+        // A server that knows no such field: never means never.
+        let strict = Server::start(move |request| {
+            if request["messages"].as_array().unwrap().len() > 1 { chat::text("done") } else { called(field) }
+        })
+        .await;
+        let told = converse(&provider(&strict, Settings::default()), request("go")).await;
+        assert_eq!(told.map(|(_, text)| text), Ok("done".to_owned()));
+        let settings =
+            Settings { profile: Profile { reasoning: profile, ..Profile::default() }, ..Settings::default() };
+        let told = converse(&provider(&strict, settings), request("go")).await.map(|(_, text)| text);
+        assert_eq!(
+            told,
+            Err(format!("HTTP 400: messages[1]: unknown field {field} (invalid_request_error)"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_request_begins_with_all_of_the_one_before_byte_for_byte() {
+    let turns = (0..4).map(|turn| vec![("read".to_owned(), json!({"path": format!("é{turn}")}))]).collect();
+    let brain = Brain::default().plan("a", Plan { turns, text: "done".to_owned() });
+    let server = Server::start(move |request| brain.answer(request)).await;
+    let mut asked = request(&Brain::marker("a"));
+    asked.messages.insert(0, Message::System("Be brief.".into()));
+    asked.tools = tools(&["read"]);
+    converse(&provider(&server, Settings::default()), asked).await.unwrap();
+    let bodies: Vec<_> = server.bodies().into_iter().map(|body| String::from_utf8(body).unwrap()).collect();
+    assert_eq!(bodies.len(), 5);
+    for pair in bodies.windows(2) {
+        let (messages, rest) = pair[0].split_once(r#"],"tools":"#).unwrap();
+        assert!(pair[1].starts_with(messages), "{} does not begin with {messages}", pair[1]);
+        assert!(pair[1].ends_with(rest), "{} does not end with {rest}", pair[1]);
+    }
+}
+
+#[tokio::test]
+async fn the_digest_is_that_of_the_bytes_that_arrive() {
+    let server = Server::start(|_| chat::text("x")).await;
+    let said =
+        hear(provider(&server, Settings::default()).stream(request("é"), CancellationToken::new())).await;
+    let digest = Sha256::digest(&server.bodies()[0]);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(said.sent, [hex]);
+}
+
+#[tokio::test]
+async fn the_form_of_the_answer_is_asked_for() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let server = Server::start(|_| chat::text("{}")).await;
+    let table = [
+        json!({"type": "json_object"}),
+        json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}),
+        json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": true}}),
+    ];
+    let provider = provider(&server, Settings::default());
+    for (at, format) in table.iter().enumerate() {
+        let mut request = request("go");
+        request.response_format = Some(serde_json::from_value(format.clone()).unwrap());
+        assert_eq!(hear(provider.stream(request, CancellationToken::new())).await.text, "{}");
+        assert_eq!(server.requests()[at]["response_format"], *format);
     }
 }
 

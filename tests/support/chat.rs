@@ -17,6 +17,7 @@ const FIELDS: &[&str] = &[
     "top_p",
     "seed",
     "reasoning_effort",
+    "response_format",
     "stream",
     "stream_options",
 ];

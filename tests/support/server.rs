@@ -1,6 +1,6 @@
-//! An HTTP server in the test's own process that speaks Chat Completions to the letter, and answers as it is told.
+//! An HTTP server in the test's own process that speaks a protocol to the letter, and answers as it is told.
 //!
-//! A request that breaks the rules of [`chat::check`] is refused before the test's closure sees it. Answers can be cut
+//! A request that breaks the rules of its [`Protocol`] is refused before the test's closure sees it. Answers can be cut
 //! into any chunks, delayed, broken off, or never come. HTTP/1.1 by hand, since that is the only way to be bad at it.
 
 use std::{
@@ -55,9 +55,25 @@ pub(crate) enum Step {
     Drop,
 }
 
+/// What a server speaks: Chat Completions, unless told otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    /// Where requests go.
+    pub(crate) path: &'static str,
+    /// Says what is wrong with a request.
+    pub(crate) check: fn(&Value, &Rules) -> Result<(), String>,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self { path: "/v1/chat/completions", check: chat::check }
+    }
+}
+
 /// What the server insists on, beside the protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
+    pub(crate) protocol: Protocol,
     /// The key that a request must carry; none: any will do.
     pub(crate) key: Option<String>,
     /// Whether a message may carry reasoning.
@@ -70,6 +86,7 @@ struct Shared {
     rules: Rules,
     answer: Box<Answering>,
     requests: watch::Sender<Vec<Arc<Value>>>,
+    bodies: Mutex<Vec<Vec<u8>>>,
     refusals: Mutex<Vec<String>>,
     open: watch::Sender<usize>,
     accepted: AtomicUsize,
@@ -106,6 +123,7 @@ impl Server {
             rules,
             answer: Box::new(answer),
             requests: watch::Sender::default(),
+            bodies: Mutex::default(),
             refusals: Mutex::default(),
             open: watch::Sender::default(),
             accepted: AtomicUsize::default(),
@@ -123,6 +141,11 @@ impl Server {
     /// The bodies of the requests that kept the rules, in their order.
     pub(crate) fn requests(&self) -> Vec<Arc<Value>> {
         self.shared.requests.borrow().clone()
+    }
+
+    /// The same, byte for byte.
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.shared.bodies.lock().unwrap().clone()
     }
 
     /// What was wrong with the requests that didn't.
@@ -205,7 +228,8 @@ impl Shared {
             Answer::Status { status, headers: vec![("content-type", "application/json".to_owned())], body }
         };
         let line = request.head.lines().next().unwrap_or_default();
-        if line != "POST /v1/chat/completions HTTP/1.1" {
+        let Protocol { path, check } = self.rules.protocol;
+        if line != format!("POST {path} HTTP/1.1") {
             return refuse(404, format!("no such place: {line}"));
         }
         let wanted = self.rules.key.as_ref().map(|key| format!("Bearer {key}"));
@@ -216,9 +240,10 @@ impl Shared {
             return refuse(415, "not JSON".to_owned());
         }
         let body = serde_json::from_slice(&request.body).map_err(|error| error.to_string());
-        match body.and_then(|body| chat::check(&body, &self.rules).map(|()| body)) {
+        match body.and_then(|body| check(&body, &self.rules).map(|()| body)) {
             Ok(body) => {
                 let body = Arc::new(body);
+                self.bodies.lock().unwrap().push(request.body.clone());
                 self.requests.send_modify(|requests| requests.push(Arc::clone(&body)));
                 (self.answer)(&body)
             }

@@ -67,7 +67,7 @@ impl Codec for Answer {
             // The cut may have left a call without its name, which nothing can answer.
             Some(Finish::Length) => calls.into_iter().filter(|call| !call.name.is_empty()).collect(),
             // Without a reason nothing but the calls themselves says that they are whole.
-            None if self.done && calls.iter().all(is_whole) => calls,
+            None if self.done && calls.iter().all(ProposedCall::is_whole) => calls,
             None => return Err(cut("the answer ended early, without a finish reason")),
         };
         if calls.iter().any(|call| call.name.is_empty()) {
@@ -80,7 +80,7 @@ impl Codec for Answer {
             Some(Finish::Whole) | None if self.refused => Stop::Refusal,
             Some(Finish::Whole) | None => Stop::EndTurn,
         };
-        out.extend(calls.into_iter().map(|call| Delta::Call(mended(call))));
+        out.extend(calls.into_iter().map(|call| Delta::Call(call.mended())));
         out.extend(self.usage.map(Delta::Usage));
         out.push_back(Delta::Stop(stop));
         Ok(())
@@ -171,18 +171,6 @@ fn arguments(raw: &RawValue) -> Cow<'_, str> {
         json if json.starts_with('"') => text::from_json(json).map_or(Cow::Borrowed(json), Cow::Owned),
         json => Cow::Borrowed(json),
     }
-}
-
-/// A call as it goes on: a surrogate that never found its other half would spoil the arguments for every reader.
-fn mended(mut call: ProposedCall) -> ProposedCall {
-    if let Cow::Owned(repaired) = text::repair_surrogates(&call.arguments) {
-        call.arguments = repaired;
-    }
-    call
-}
-
-fn is_whole(call: &ProposedCall) -> bool {
-    call.arguments.is_empty() || serde_json::from_str::<&RawValue>(&call.arguments).is_ok()
 }
 
 /// A chunk without choices is a keep-alive, unless it is an error in one of the shapes without an `error` field.

@@ -12,11 +12,11 @@ use crate::{
         call::ToolCall,
         message::{Message, Reply},
     },
-    model::{Request, ToolSpec},
+    model::{
+        Request, ToolSpec,
+        body::{Fields, NO_OUTPUT, is_blank},
+    },
 };
-
-/// What stands for a tool's output of nothing: many servers refuse a blank message.
-const NO_OUTPUT: &str = "(no output)";
 
 /// Encodes a request's body.
 pub(super) fn body(
@@ -55,31 +55,10 @@ impl Serialize for Body<'_> {
         fields.put("top_p", params.top_p)?;
         fields.put("seed", params.seed)?;
         fields.put("reasoning_effort", params.reasoning_effort.as_ref())?;
+        fields.put("response_format", request.response_format.as_ref())?;
         fields.put("stream", Some(true))?;
         fields.put("stream_options", Some(StreamOptions { include_usage: true }))?;
         fields.end()
-    }
-}
-
-/// Writes fields, where those of the settings come before our own.
-struct Fields<'a, M> {
-    map: M,
-    extra: &'a Map<String, Value>,
-}
-
-impl<M: serde::ser::SerializeMap> Fields<'_, M> {
-    fn put<T: Serialize>(&mut self, name: &str, value: Option<T>) -> Result<(), M::Error> {
-        match value {
-            Some(value) if !self.extra.contains_key(name) => self.map.serialize_entry(name, &value),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn end(mut self) -> Result<M::Ok, M::Error> {
-        for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_null()) {
-            self.map.serialize_entry(name, value)?;
-        }
-        self.map.end()
     }
 }
 
@@ -152,10 +131,6 @@ impl<'a> WireMessage<'a> {
             tool_calls: calls.map(Calls),
         }
     }
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim_start().is_empty()
 }
 
 struct Calls<'a>(&'a [ToolCall]);

@@ -1,0 +1,1 @@
+//! Answers, event by event.

@@ -1,0 +1,230 @@
+//! A conversation as Messages wants it: turns of user and assistant that alternate, made of blocks.
+//!
+//! Results of calls come first in the turn that follows them; nothing blank is sent, whoever said it; ids and names
+//! fit the protocol's patterns. Texts, arguments and kept blocks are borrowed. Knows nothing of sampling.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    domain::{
+        call::{Arguments, ToolCall, ToolResult},
+        json::RawJson,
+        message::{Message, Reply},
+    },
+    model::body::{NO_OUTPUT, is_blank},
+};
+
+/// What the user says where the conversation does not begin with the user.
+const OPENING: &str = "(go on)";
+
+/// What ids begin with that stand for one that does not fit.
+const ALIAS: &str = "id_";
+
+/// Characters that an id, and a name, may have.
+const LONGEST: usize = 64;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Turn<'a> {
+    role: Role,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: &'a Arguments,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+    /// A block of the server's own, as it came.
+    #[serde(untagged)]
+    Kept(&'a RawJson),
+}
+
+/// Asks the server to keep everything up to here.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum CacheControl {
+    Ephemeral,
+}
+
+/// The turns of a conversation, as `model` is to see them.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Turns<'a>(Vec<Turn<'a>>);
+
+impl<'a> Turns<'a> {
+    pub(super) fn new(conversation: &'a [Message], model: &str) -> Self {
+        let mut turns = Self(Vec::new());
+        for message in conversation {
+            match message {
+                Message::System(text) | Message::User(text) if is_blank(text) => {}
+                Message::System(text) | Message::User(text) => {
+                    turns.of(Role::User).push(Block::text(&**text));
+                }
+                Message::Assistant(reply) if is_blank(&reply.text) && reply.calls.is_empty() => {}
+                Message::Assistant(reply) => turns.assistant(reply, model),
+                Message::Tool(result) => turns.of(Role::User).push(Block::result(result)),
+            }
+        }
+        if turns.0.is_empty() {
+            turns.of(Role::User).push(Block::text(OPENING));
+        }
+        turns
+    }
+
+    fn assistant(&mut self, reply: &'a Reply, model: &str) {
+        if self.0.is_empty() {
+            self.of(Role::User).push(Block::text(OPENING));
+        }
+        let kept = reply.kept.as_ref().filter(|kept| *kept.model == *model);
+        let blocks = self.of(Role::Assistant);
+        blocks.extend(kept.into_iter().flat_map(|kept| &kept.blocks).map(Block::Kept));
+        // White space at the end of what may turn out to be the last word is refused.
+        blocks.extend(Some(reply.text.trim_end()).filter(|text| !is_blank(text)).map(Block::text));
+        blocks.extend(reply.calls.iter().map(Block::call));
+    }
+
+    /// The blocks of the last turn, which is this one's.
+    fn of(&mut self, role: Role) -> &mut Vec<Block<'a>> {
+        if self.0.last().is_none_or(|last| last.role != role) {
+            self.0.push(Turn { role, content: Vec::new() });
+        }
+        let last = self.0.len() - 1;
+        &mut self.0[last].content
+    }
+
+    /// Whether the model may think before it goes on. Between two words of the user it thinks from its first block on
+    /// or not at all, however many calls lie between; and it can't begin in the middle of a sentence of its own.
+    pub(super) fn may_think(&self) -> bool {
+        let asked = self.0.iter().rposition(Turn::is_words);
+        let begun = asked.and_then(|at| self.0.get(at + 1));
+        let in_thought = begun.is_none_or(|turn| matches!(turn.content.first(), Some(Block::Kept(_))));
+        in_thought && self.0.last().is_some_and(|turn| turn.role == Role::User)
+    }
+
+    /// Marks what the next request will repeat. Two turns: the earlier is what the request before had marked.
+    pub(super) fn cache(&mut self) {
+        let users = self.0.iter_mut().rev().filter(|turn| turn.role == Role::User);
+        for block in users.take(2).filter_map(|turn| turn.content.last_mut()) {
+            block.cache();
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether a person speaks, and does not only bring results.
+    fn is_words(&self) -> bool {
+        self.role == Role::User && !matches!(self.content.first(), Some(Block::ToolResult { .. }))
+    }
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::Text { text: text.into(), cache_control: None }
+    }
+
+    fn call(call: &'a ToolCall) -> Self {
+        let ToolCall { id, provider_id: _, name, arguments } = call;
+        Self::ToolUse { id: fitting_id(id.as_str()), name: fitting_name(name), input: arguments }
+    }
+
+    fn result(result: &'a ToolResult) -> Self {
+        Self::ToolResult {
+            tool_use_id: fitting_id(result.call.as_str()),
+            content: Some(&*result.output).filter(|text| !is_blank(text)).unwrap_or(NO_OUTPUT),
+            is_error: !result.ok,
+            cache_control: None,
+        }
+    }
+
+    pub(super) fn cache(&mut self) {
+        match self {
+            Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
+                *cache_control = Some(CacheControl::Ephemeral);
+            }
+            Self::ToolUse { .. } | Self::Kept(_) => {}
+        }
+    }
+}
+
+fn fits(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+/// The id, or one that stands for it in every request. No id that fits looks like one that stands for another.
+fn fitting_id(id: &str) -> Cow<'_, str> {
+    if fits(id) && !id.starts_with(ALIAS) {
+        return Cow::Borrowed(id);
+    }
+    let mut alias = ALIAS.to_owned();
+    for byte in &Sha256::digest(id)[..16] {
+        // Writing to a string does not fail.
+        let _ = write!(alias, "{byte:02x}");
+    }
+    Cow::Owned(alias)
+}
+
+/// The name, or what is left of one that no tool can have; its call was refused, and is sent to be seen.
+fn fitting_name(name: &str) -> Cow<'_, str> {
+    if fits(name) {
+        return Cow::Borrowed(name);
+    }
+    let fitting = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().map(fitting).take(LONGEST).collect();
+    Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_do_not_fit_get_others_that_do_and_no_two_the_same() {
+        let long = "x".repeat(65);
+        let stands_for_dots = fitting_id("a.b").into_owned();
+        let ids = ["a.b", "a b", "a_b", "ä", "", &long, &stands_for_dots, "functions.read:0"];
+        let fitting: std::collections::BTreeSet<_> = ids.iter().map(|id| fitting_id(id)).collect();
+        assert_eq!(fitting.len(), ids.len());
+        assert!(fitting.iter().all(|id| fits(id)), "{fitting:?}");
+        assert_eq!(
+            (fitting_id("toolu_01-A"), fitting_id("a.b")),
+            ("toolu_01-A".into(), stands_for_dots.into())
+        );
+    }
+
+    #[test]
+    fn a_name_that_no_tool_can_have_becomes_one_that_can_be_sent() {
+        let long = "y".repeat(100);
+        for (name, sent) in
+            [("read", "read"), ("a.b c", "a_b_c"), ("", "_"), ("é", "_"), (&long, &long[..64])]
+        {
+            assert_eq!(fitting_name(name), sent);
+        }
+    }
+}

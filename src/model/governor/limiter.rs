@@ -1,0 +1,202 @@
+//! How many requests may be out at once: found by asking more until the server refuses, then less.
+//!
+//! A round is as many answers as there are places (at least four). A clean one, in which the server was seen to take
+//! at least 80 % of the limit at once, doubles the limit until the first cut and adds 5 % afterwards. A refusal cuts
+//! it to 80 %, and starts a horizon whose end is fixed there and then: until it is over nothing cuts, moves it or
+//! grows. So refusals that come in a heap count once, the limit never stands still for longer than the horizon, and
+//! it does not climb back to where it was just refused before the cut has shown what it does.
+//!
+//! Only what was sent after the last cut bears on the limit as it is. Knows nothing of queues, tokens or tasks.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    Concurrency,
+    pace::{Pace, Verdict},
+};
+use crate::domain::outcome::FaultClass;
+
+/// Answers in a round, at least.
+const ROUND: u32 = 4;
+
+/// In percent of the limit: what must have been in use for a round to show anything.
+const USED: u64 = 80;
+
+/// One more fault than one in so many answers spoils a round: a server that fails now and then is not full.
+const FAULTS: u32 = 20;
+
+/// A wait that is longer than this is the latch's and does not stretch a horizon.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Limiter {
+    concurrency: Concurrency,
+    limit: u32,
+    doubling: bool,
+    horizon: Duration,
+    until: Option<Instant>,
+    epoch: u64,
+    cuts: u64,
+    round: Round,
+    pace: Pace,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    answers: u32,
+    faults: u32,
+    /// The most that were out when a request was sent that the server then answered: what it is known to take.
+    taken: u32,
+}
+
+/// Under which limit a request was sent, and how many were out with it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    epoch: u64,
+    out: u32,
+}
+
+impl Limiter {
+    pub(super) fn new(concurrency: Concurrency, horizon: Duration) -> Self {
+        Self {
+            concurrency,
+            limit: start(concurrency),
+            doubling: true,
+            horizon,
+            until: None,
+            epoch: 0,
+            cuts: 0,
+            round: Round::default(),
+            pace: Pace::default(),
+        }
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(super) fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
+    /// When the last cut may be followed by another, if that is still to come.
+    pub(super) fn horizon(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)
+    }
+
+    /// Goes by other bounds from now on. What was learnt within them is kept.
+    pub(super) fn set(&mut self, concurrency: Concurrency) {
+        self.limit = match (self.concurrency, concurrency) {
+            (Concurrency::Adaptive { .. }, Concurrency::Adaptive { min, max, .. }) => {
+                self.limit.clamp(min.get().min(max.get()), max.get())
+            }
+            (Concurrency::Unlimited | Concurrency::Fixed(_), Concurrency::Adaptive { .. })
+            | (_, Concurrency::Unlimited | Concurrency::Fixed(_)) => start(concurrency),
+        };
+        self.concurrency = concurrency;
+        self.round = Round::default();
+    }
+
+    /// For a request that is sent while so many are out, itself included.
+    pub(super) fn stamp(&self, out: u32) -> Stamp {
+        Stamp { epoch: self.epoch, out }
+    }
+
+    pub(super) fn answered(&mut self, stamp: Stamp, now: Instant) {
+        if self.shows_something(stamp, now) {
+            self.round.answers += 1;
+            self.round.taken = self.round.taken.max(stamp.out);
+            self.end_round();
+        }
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        stamp: Stamp,
+        class: FaultClass,
+        retry_after: Option<Duration>,
+        now: Instant,
+    ) {
+        match class {
+            FaultClass::RateLimit => {
+                if self.shows_something(stamp, now) {
+                    self.cut(retry_after, now);
+                }
+            }
+            FaultClass::Overloaded | FaultClass::Transient | FaultClass::Timeout | FaultClass::Stall => {
+                if self.shows_something(stamp, now) {
+                    self.round.faults += 1;
+                    self.end_round();
+                }
+            }
+            FaultClass::Auth
+            | FaultClass::Quota
+            | FaultClass::Invalid
+            | FaultClass::ContextOverflow
+            | FaultClass::Cancelled => {}
+        }
+    }
+
+    pub(super) fn first_token(&mut self, stamp: Stamp, after: Duration, now: Instant) {
+        if !self.adapts() || stamp.epoch != self.epoch {
+            return;
+        }
+        let verdict = self.pace.first_token(after, self.limit, now);
+        if verdict == Some(Verdict::TooSlow) && self.horizon(now).is_none() {
+            self.pace.cut();
+            self.cut(None, now);
+        }
+    }
+
+    fn adapts(&self) -> bool {
+        matches!(self.concurrency, Concurrency::Adaptive { .. })
+    }
+
+    fn shows_something(&self, stamp: Stamp, now: Instant) -> bool {
+        self.adapts() && stamp.epoch == self.epoch && self.horizon(now).is_none()
+    }
+
+    fn cut(&mut self, retry_after: Option<Duration>, now: Instant) {
+        let Concurrency::Adaptive { min, .. } = self.concurrency else { return };
+        let cut = scaled(self.limit, 80).min(self.limit.saturating_sub(1)).max(min.get()).min(self.limit);
+        self.cuts += u64::from(cut < self.limit);
+        self.limit = cut;
+        self.doubling = false;
+        self.epoch += 1;
+        self.until = Some(now + retry_after.unwrap_or_default().min(LONGEST).max(self.horizon));
+        self.round = Round::default();
+        self.pace.start_window();
+    }
+
+    fn end_round(&mut self) {
+        let Round { answers, faults, taken } = self.round;
+        if answers + faults < self.limit.max(ROUND) {
+            return;
+        }
+        self.round = Round::default();
+        let clean = faults.saturating_mul(FAULTS) <= answers + faults;
+        let used = u64::from(taken) * 100 >= u64::from(self.limit) * USED;
+        let Concurrency::Adaptive { max, .. } = self.concurrency else { return };
+        match self.pace.verdict() {
+            Verdict::Even if clean && used => {
+                let more = if self.doubling { self.limit } else { scaled(self.limit, 5).max(1) };
+                self.limit = self.limit.saturating_add(more).min(max.get()).max(self.limit);
+            }
+            Verdict::Even | Verdict::Slow | Verdict::TooSlow => {}
+        }
+    }
+}
+
+fn start(concurrency: Concurrency) -> u32 {
+    match concurrency {
+        Concurrency::Unlimited => u32::MAX,
+        Concurrency::Fixed(limit) => limit.get(),
+        Concurrency::Adaptive { min, start, max } => start.max(min).min(max).get(),
+    }
+}
+
+fn scaled(limit: u32, percent: u64) -> u32 {
+    u32::try_from(u64::from(limit) * percent / 100).unwrap_or(u32::MAX)
+}
