@@ -28,6 +28,8 @@ const ADAPTERS: &[&[&str]] = &[
     &["store", "sqlite"],
     &["store", "memory"],
     &["model", "openai"],
+    &["model", "anthropic"],
+    &["model", "responses"],
     &["model", "scripted"],
     &["tool", "builtin"],
     &["tool", "command"],

@@ -92,13 +92,14 @@ impl ModelSetup {
             }
         };
         Ok(Model {
+            name: name.into(),
             wire_name: model.model.as_str().into(),
+            provider,
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
             governor: self.accounts.governor(name, &model),
             fallbacks: model.fallbacks.iter().map(|name| name.as_str().into()).collect(),
-            ..Model::new(name, provider)
         })
     }
 

@@ -8,7 +8,7 @@ use crate::{
     place::{Ended, Place},
     support::{
         chat,
-        server::{Answer, Rules, Server, Step},
+        server::{Answer, Protocol, Rules, Server, Step},
     },
 };
 
@@ -61,6 +61,12 @@ fn good(request: &Value) -> Answer {
         (true, false) => lucky_call(),
         (true, true) => chat::text("It is 4711"),
     }
+}
+
+/// The events of a good answer.
+fn events(answer: Answer) -> Vec<Value> {
+    let Answer::Stream(events) = answer else { panic!("not a stream: {answer:?}") };
+    events
 }
 
 fn states(findings: &[Value]) -> Vec<(&str, &str)> {
@@ -206,6 +212,63 @@ async fn an_answer_that_breaks_off_is_told_with_what_came() {
 }
 
 #[tokio::test]
+async fn limits_that_headers_tell_are_shown() {
+    let server = Server::start(|request| {
+        let body: String = events(good(request)).iter().map(|event| format!("data: {event}\n\n")).collect();
+        let headers = [
+            ("content-type", "text/event-stream"),
+            ("x-ratelimit-limit-requests", "500"),
+            ("x-ratelimit-remaining-requests", "499"),
+        ];
+        let headers = headers.map(|(name, value)| (name, value.to_owned())).to_vec();
+        Answer::Status { status: 200, headers, body: body + "data: [DONE]\n\n" }
+    })
+    .await;
+    let findings = check(&place(&server, "")).await.expect(0).json();
+    assert_found(&findings, "rate-limits", "ok", "499 of 500 requests are left");
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_messages_is_checked_as_well() {
+    let said = |block: Value, delta: Value, reason: &str| {
+        let events = [
+            json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [],
+                "usage": {"input_tokens": 10, "output_tokens": 1}}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": block}),
+            json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 5}}),
+            json!({"type": "message_stop"}),
+        ];
+        let lines = events
+            .iter()
+            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
+        Answer::Raw(vec![Step::Bytes(lines.collect::<String>().into_bytes())])
+    };
+    let protocol = Protocol { path: "/v1/messages", check: |_, _| Ok(()) };
+    let server = Server::strict(Rules { protocol, ..Rules::default() }, move |request| {
+        if has_tools(request) && request["messages"].as_array().unwrap().len() == 1 {
+            let block = json!({"type": "tool_use", "id": "toolu_1", "name": "lucky_number", "input": {}});
+            let delta = json!({"type": "input_json_delta", "partial_json": "{\"name\": \"herder\"}"});
+            return said(block, delta, "tool_use");
+        }
+        said(
+            json!({"type": "text", "text": ""}),
+            json!({"type": "text_delta", "text": "4711 it is"}),
+            "end_turn",
+        )
+    })
+    .await;
+    let place =
+        Place::new(&format!("[models.m]\nprovider = \"anthropic\"\nbase_url = \"{}\"\n", server.base_url()));
+    let findings = place.herder(&[], &["models", "check", "m", "--json"]).await.expect(0).json();
+    assert_found(&findings, "key", "ok", "no key is wanted");
+    assert_found(&findings, "follow-up", "ok", "accepted, and used");
+    assert_found(&findings, "stop", "ok", "tool_calls after a call");
+    assert_found(&findings, "usage", "ok", "30 tokens in, 15 out");
+}
+
+#[tokio::test]
 async fn a_server_that_wants_its_thoughts_back_is_told_with_the_key_to_set() {
     // Thinks before its call, and takes the call's result only with the thought.
     let answer = |request: &Value| {
@@ -215,13 +278,11 @@ async fn a_server_that_wants_its_thoughts_back_is_told_with_the_key_to_set() {
             let body = json!({"error": {"message": "missing reasoning_content"}}).to_string();
             return Answer::Status { status: 400, headers: Vec::new(), body };
         }
-        match good(request) {
-            Answer::Stream(mut events) if has_tools(request) && !has_result(request) => {
-                events.insert(0, chat::chunk(&json!({"reasoning_content": "A number it is."}), None));
-                Answer::Stream(events)
-            }
-            answer => answer,
+        let mut events = events(good(request));
+        if has_tools(request) && !has_result(request) {
+            events.insert(0, chat::chunk(&json!({"reasoning_content": "A number it is."}), None));
         }
+        Answer::Stream(events)
     };
     let rules = Rules { reasoning: true, ..Rules::default() };
     let server = Server::strict(rules.clone(), answer).await;

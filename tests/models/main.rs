@@ -1,7 +1,5 @@
 //! `herder models`, as a user has it, against servers over real sockets: good ones, and bad ones of every kind.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say so and end")]
-
 #[cfg(test)]
 mod check;
 #[cfg(test)]

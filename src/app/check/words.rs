@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Aspect, Finding, hear::Heard};
 use crate::{
-    config::{self, Key, Reasoning, TokenLimit},
+    config::{self, Key, Provider, Reasoning, TokenLimit},
     domain::{
         outcome::{FaultClass, Stop},
         usage::{Price, Usage},
@@ -155,14 +155,14 @@ pub(super) fn tools(call: &Heard, limit: Duration) -> Finding {
 /// Of the third answer: whether the call's result was taken.
 pub(super) fn follow_up(result: &Heard, call: &Heard, settings: &config::Model, limit: Duration) -> Finding {
     if let Some(error) = &result.error {
-        let advice = match (settings.reasoning, call.reasoning.is_empty()) {
-            (Reasoning::Never, false) => {
+        let advice = match (sends_back(settings), call.reasoning.is_empty()) {
+            (Some(Reasoning::Never), false) => {
                 "set reasoning = \"reasoning_content\", or \"reasoning\", if it wants its thoughts back"
             }
-            (Reasoning::ReasoningContent | Reasoning::Reasoning, _) => {
+            (Some(Reasoning::ReasoningContent | Reasoning::Reasoning), _) => {
                 "set reasoning = \"never\" if it wants no thoughts back"
             }
-            (Reasoning::Never, true) => "runs with tools will fail so, too",
+            (Some(Reasoning::Never), true) | (None, _) => "runs with tools will fail so, too",
         };
         return Finding::failed(
             Aspect::FollowUp,
@@ -213,17 +213,27 @@ pub(super) fn reasoning(all: &[&Heard], result: Option<&Heard>, settings: &confi
     if all.iter().all(|heard| heard.reasoning.is_empty()) {
         return None;
     }
-    let says = match (settings.reasoning, result.map(|result| result.error.is_none())) {
-        (Reasoning::Never, Some(true)) => "it thinks aloud, and does not need its thoughts back after a call",
-        (Reasoning::Never, Some(false)) => {
+    let says = match (sends_back(settings), result.map(|result| result.error.is_none())) {
+        (Some(Reasoning::Never), Some(true)) => {
+            "it thinks aloud, and does not need its thoughts back after a call"
+        }
+        (Some(Reasoning::Never), Some(false)) => {
             "it thinks aloud, and may need its thoughts back: set reasoning = \"reasoning_content\""
         }
-        (Reasoning::Never, None) => "it thinks aloud; whether it needs its thoughts back did not show",
-        (Reasoning::ReasoningContent | Reasoning::Reasoning, _) => {
+        (Some(Reasoning::Never), None) => "it thinks aloud; whether it needs its thoughts back did not show",
+        (Some(Reasoning::ReasoningContent | Reasoning::Reasoning) | None, _) => {
             "it thinks aloud, and is given its thoughts back after a call"
         }
     };
     Some(Finding::ok(Aspect::Reasoning, says))
+}
+
+/// Whether thoughts are sent back, where that is a question of settings and not of the protocol.
+const fn sends_back(settings: &config::Model) -> Option<Reasoning> {
+    match settings.provider {
+        Provider::Openai => Some(settings.reasoning),
+        Provider::Anthropic | Provider::Responses | Provider::Scripted => None,
+    }
 }
 
 pub(super) fn rate_limits(all: &[&Heard]) -> Finding {
