@@ -174,7 +174,7 @@ mod tests {
         let input = |server, model| catalogue.figures(server, model).input_usd_per_mtok;
         assert_eq!(input("openai", "gpt-5-2025-08-07"), input("openai", "gpt-5"));
         assert_eq!(input("anthropic", "claude-sonnet-4-5-20250929"), Some(3.0));
-        assert_eq!(input("anthropic", "claude-3-5-haiku-latest"), Some(0.8));
+        assert_eq!(input("anthropic", "claude-haiku-4-5-latest"), Some(1.0));
         assert_eq!(
             (input("openai", "gpt-4o-2024-05-13"), input("openai", "gpt-4o-2024-08-06")),
             (Some(5.0), Some(2.5))

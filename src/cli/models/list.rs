@@ -1,100 +1,50 @@
-//! `herder models`: the models that can be asked, as the configuration, the catalogue and the daemon know them; and a
-//! check of one.
+//! The models as the configuration, the catalogue and the daemon know them, one a line.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeSet;
 
-use clap::{Args, Subcommand};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::{
-    Context, Exit, UsageError,
-    args::duration,
-    asking,
-    progress::short,
-    start::say,
-    stdout::Output,
-    table::{self, Side, table},
-};
+use super::ModelsArgs;
 use crate::{
-    app::{
-        check::{self, Finding, Standing},
-        models::ModelSetup,
+    cli::{
+        Context, Exit, asking,
+        progress::short,
+        start::say,
+        stdout::Output,
+        table::{self, Side, table},
     },
-    config::{Config, Key, Price, Provider},
+    config::{Config, Key, Price},
     daemon::{
         client::{ClientError, Route},
         wire::{ModelList, ModelView, PauseMode},
     },
 };
 
-pub(super) const ABOUT: &str = "List the models that runs can ask, or check one
-
-A model is SERVER:NAME, as openai:gpt-5, or the name of a [models.NAME] table of the configuration. What is known of the usual \
-ones (their addresses, windows and prices) is built in; a models.toml beside your own config.toml replaces single figures of \
-it. With a daemon, its models are first, with their open runs.
-
-KEY says whether the key of a model is there; the key itself is shown nowhere.";
-
-pub(super) const AFTER: &str = "EXAMPLES
-  herder models
-  herder models anthropic
-  herder models --json | jq -r 'select(.key == \"found\") | .name'
-  herder models check openai:gpt-5
-  herder models check local --timeout 5m --json";
-
-const CHECK: &str = "Ask a model three small questions, and say what works
-
-It is asked for words, for a call of a tool, and to go on with the call's result; that costs what a few hundred tokens cost. \
-Each line is ok, missing (runs work without it) or failed, and says what to do about it. Ends with 0 if runs can ask the \
-model, with 1 if not.";
-
-const CHECK_AFTER: &str = "EXAMPLES
-  herder models check openai:gpt-5
-  herder models check local --config herder.toml
-  herder models check local --json | jq -r 'select(.state != \"ok\") | .says'";
-
-/// Flags of `herder models`.
-#[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct ModelsArgs {
-    #[command(subcommand)]
-    pub verb: Option<Verb>,
-    /// Only models with this in their name, provider or address
-    #[arg(value_name = "FILTER")]
-    pub filter: Option<String>,
-    /// Print JSON, one model a line
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What else can be done with models.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Verb {
-    #[command(about = super::short(CHECK), long_about = CHECK, after_long_help = CHECK_AFTER)]
-    Check(CheckArgs),
-}
-
-/// Flags of `herder models check`.
-#[derive(Clone, Debug, Args)]
-pub struct CheckArgs {
-    /// The model: SERVER:NAME, or the name of a [models.NAME] table
-    #[arg(value_name = "MODEL")]
-    pub model: String,
-    /// Time for the whole check, as 90s or 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
-    pub timeout: Duration,
-    /// Print JSON, one finding a line
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// Runs the command.
-pub(crate) async fn main(args: ModelsArgs, context: Context) -> anyhow::Result<Exit> {
-    match args.verb {
-        Some(Verb::Check(args)) => check(args, context).await,
-        None => list(&args, &context).await,
+pub(super) async fn main(args: &ModelsArgs, context: &Context) -> anyhow::Result<Exit> {
+    let live = live(context).await?;
+    let is_live = live.is_some();
+    let live: Vec<Row> =
+        live.into_iter().flat_map(|list| list.models).map(|view| Row::live(&context.config, view)).collect();
+    let named: BTreeSet<&str> = live.iter().map(|row| row.name.as_str()).collect();
+    let others = context.config.model_names().filter(|name| !named.contains(name));
+    let others: Vec<Row> = others.filter_map(|name| Row::of(&context.config, name)).collect();
+    let fits = |row: &Row| args.filter.as_deref().is_none_or(|filter| row.fits(filter));
+    let rows: Vec<Row> = live.into_iter().chain(others).filter(fits).collect();
+    let mut out = Output::stdout();
+    if args.json {
+        for row in &rows {
+            if out.json(row)?.is_break() {
+                return Ok(Exit::Done);
+            }
+        }
+    } else if rows.is_empty() {
+        say("no model fits");
+    } else {
+        let _open = out.line(&if is_live { shown_live(&rows) } else { shown(&rows) })?;
     }
+    let _open = out.flush()?;
+    Ok(Exit::Done)
 }
 
 /// A model, as far as it is known.
@@ -189,32 +139,6 @@ const fn prices(price: Price) -> [Option<f64>; 4] {
     }
 }
 
-async fn list(args: &ModelsArgs, context: &Context) -> anyhow::Result<Exit> {
-    let live = live(context).await?;
-    let is_live = live.is_some();
-    let live: Vec<Row> =
-        live.into_iter().flat_map(|list| list.models).map(|view| Row::live(&context.config, view)).collect();
-    let named: BTreeMap<&str, ()> = live.iter().map(|row| (row.name.as_str(), ())).collect();
-    let others = context.config.model_names().filter(|name| !named.contains_key(name));
-    let others: Vec<Row> = others.filter_map(|name| Row::of(&context.config, name)).collect();
-    let fits = |row: &Row| args.filter.as_deref().is_none_or(|filter| row.fits(filter));
-    let rows: Vec<Row> = live.into_iter().chain(others).filter(fits).collect();
-    let mut out = Output::stdout();
-    if args.json {
-        for row in &rows {
-            if out.json(row)?.is_break() {
-                return Ok(Exit::Done);
-            }
-        }
-    } else if rows.is_empty() {
-        say("no model fits");
-    } else {
-        let _open = out.line(&if is_live { shown_live(&rows) } else { shown(&rows) })?;
-    }
-    let _open = out.flush()?;
-    Ok(Exit::Done)
-}
-
 /// What the daemon knows. Without one the rest is worth a look, unless somebody said where it is.
 async fn live(context: &Context) -> anyhow::Result<Option<ModelList>> {
     if context.state.is_some() {
@@ -297,41 +221,4 @@ fn dollars(usd: f64) -> String {
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-async fn check(args: CheckArgs, context: Context) -> anyhow::Result<Exit> {
-    let config = context.config;
-    // First of all, so that no signal is lost.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let model = ModelSetup::default().model(&config, &args.model)?;
-    let settings = config.describe(&args.model).map_err(UsageError)?;
-    if settings.provider == Provider::Scripted {
-        let what =
-            format!("{} says what a task's script has it say; there is no server to check", args.model);
-        return Err(UsageError(what).into());
-    }
-    let mut out = Output::stdout();
-    let mut written = Ok(());
-    let mut tell = |finding: Finding| {
-        if written.is_ok() {
-            let line = if args.json { out.json(&finding) } else { out.line(&line(&finding)) };
-            written = line.and_then(|_| out.flush()).map(drop);
-        }
-    };
-    let works = tokio::select! {
-        works = check::check(&model, &settings, args.timeout, &mut tell) => works,
-        Some(()) = interrupt.recv() => return Ok(Exit::Interrupted),
-        Some(()) = terminate.recv() => return Ok(Exit::Terminated),
-    };
-    written?;
-    Ok(if works { Exit::Done } else { Exit::NotDone })
-}
-
-fn line(finding: &Finding) -> String {
-    let state = match finding.state {
-        Standing::Ok => "ok",
-        Standing::Missing => "missing",
-        Standing::Failed => "FAILED",
-    };
-    format!("{state:8} {:12} {}", table::word(&finding.what), finding.says)
 }
