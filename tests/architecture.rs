@@ -27,8 +27,8 @@ const FLOORS: &[&[&str]] = &[
 const ADAPTERS: &[&[&str]] = &[
     &["store", "sqlite"],
     &["store", "memory"],
-    &["model", "openai"],
     &["model", "anthropic"],
+    &["model", "openai"],
     &["model", "responses"],
     &["model", "scripted"],
     &["tool", "builtin"],

@@ -12,7 +12,7 @@ use herder::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::support::said::{Said, hear};
+pub(crate) use crate::support::hear::{Said, hear};
 use crate::support::server::{Answer, Server, Step};
 
 /// A provider for the server. Each test has its own client, since a client belongs to one runtime.

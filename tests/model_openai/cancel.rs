@@ -47,6 +47,19 @@ async fn before_the_headers() {
 }
 
 #[tokio::test]
+async fn after_the_headers() {
+    let server = Server::start(|_| Answer::Raw(vec![Step::Hang])).await;
+    let cancel = CancellationToken::new();
+    let stream = provider(&server, Settings::default()).stream(request("go"), cancel.clone());
+    let heard = tokio::spawn(hear(stream));
+    server.asked(1).await;
+    cancel.cancel();
+    let said = heard.await.unwrap();
+    assert_eq!((said.class(), said.text.as_str()), (Some(FaultClass::Cancelled), ""));
+    server.closed().await;
+}
+
+#[tokio::test]
 async fn midway_hung_or_pinged() {
     let silent = vec![begun(), Step::Hang];
     let mut pinged = vec![begun()];

@@ -6,7 +6,9 @@ use futures_util::StreamExt as _;
 use herder::{
     domain::outcome::FaultClass,
     model::{
-        Delta, ModelProvider as _, Secret, http,
+        Delta, ModelProvider as _, RateLimits, Secret,
+        governor::Window,
+        http,
         openai::{OpenAi, Settings},
     },
 };
@@ -17,6 +19,7 @@ use crate::{
     ask::{ask, ask_raw, hear, provider, request},
     support::{
         chat::{self, chunk},
+        hear::hear_all,
         server::{Answer, Rules, Server, Step},
     },
 };
@@ -45,6 +48,81 @@ async fn a_refusal_carries_its_class_its_words_and_its_wait() {
 }
 
 #[tokio::test]
+async fn a_status_is_read_before_its_body_whatever_the_body_is() {
+    let full = r#"{"error":{"message":"Prompt has 9120 tokens, but the configured context size is 8192 tokens","code":"context_length_exceeded","n_prompt_tokens":9120,"n_ctx":8192}}"#;
+    let words = r#"{"error":{"type":"invalid_request_error","message":"Prompt has 9120 tokens, but the configured context size is 8192 tokens"}}"#;
+    let plain = "request (9120 tokens) exceeds the available context size (8192 tokens)";
+    let table = [
+        (400, full, FaultClass::ContextOverflow, "9120"),
+        (400, words, FaultClass::ContextOverflow, "9120"),
+        (400, plain, FaultClass::ContextOverflow, plain),
+        (413, "", FaultClass::ContextOverflow, "HTTP 413"),
+        (503, r#"{"error":"overloaded"}"#, FaultClass::Overloaded, "HTTP 503: overloaded"),
+        (422, r#"{"detail":"x"}"#, FaultClass::Invalid, r#"HTTP 422: "x""#),
+        (502, "<html>bad gateway</html>", FaultClass::Transient, "bad gateway"),
+        (502, r#"{"unknown":{"shape":1}}"#, FaultClass::Transient, "shape"),
+    ];
+    for (code, body, class, part) in table {
+        let said = ask(status(code, &[("content-type", "text/plain")], body)).await;
+        assert_eq!(said.class(), Some(class), "{code} {body}");
+        assert!(said.message().contains(part), "{} lacks {part}", said.message());
+        assert!(said.error.unwrap().refused);
+    }
+}
+
+#[tokio::test]
+async fn the_wait_that_is_asked_for_is_told_and_nonsense_is_none() {
+    let seconds = |seconds| Some(Duration::from_secs_f64(seconds));
+    let past = "Wed, 21 Oct 2015 07:28:00 GMT";
+    let table =
+        [("2", seconds(2.0)), ("1.5", seconds(1.5)), ("soon", None), ("-5", None), ("0", None), (past, None)];
+    for (header, wait) in table {
+        let said = ask(status(429, &[("retry-after", header)], "slow")).await;
+        assert_eq!(
+            (said.class(), said.error.unwrap().retry_after),
+            (Some(FaultClass::RateLimit), wait),
+            "{header}"
+        );
+    }
+    let soon = jiff::Timestamp::now() + Duration::from_secs(600);
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
+    let wait = ask(status(429, &[("retry-after", &date)], "slow")).await.error.unwrap().retry_after.unwrap();
+    assert!((Duration::from_secs(500)..=Duration::from_secs(600)).contains(&wait), "{wait:?}");
+}
+
+#[tokio::test]
+async fn what_the_head_says_of_limits_is_told_before_an_error_and_before_an_answer() {
+    let limits = [
+        ("x-ratelimit-limit-requests", "60"),
+        ("x-ratelimit-remaining-requests", "0"),
+        ("x-ratelimit-reset-requests", "1s"),
+        ("x-ratelimit-limit-tokens", "150000"),
+        ("x-ratelimit-remaining-tokens", "149984"),
+        ("x-ratelimit-reset-tokens", "6m0s"),
+    ];
+    let window = |limit, remaining, reset| {
+        Some(Window {
+            limit: Some(limit),
+            remaining: Some(remaining),
+            reset: Some(Duration::from_secs(reset)),
+        })
+    };
+    let expected = RateLimits { requests: window(60, 0, 1), tokens: window(150_000, 149_984, 360) };
+    let json = [limits.as_slice(), &[("content-type", "application/json")]].concat();
+    let whole = json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}).to_string();
+    let ask = async |answer: Answer| {
+        let server = Server::start(move |_| answer.clone()).await;
+        let stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
+        hear_all(stream).await
+    };
+    let (refused, why) = ask(status(429, &limits, "slow")).await;
+    assert_eq!((refused.rates, why.class()), (vec![expected], Some(FaultClass::RateLimit)));
+    let (answered, said) = ask(status(200, &json, &whole)).await;
+    assert_eq!((answered.rates, said.text.as_str()), (vec![expected], "x"));
+    assert_eq!(ask(chat::text("x")).await.0.rates, []);
+}
+
+#[tokio::test]
 async fn success_with_a_page_names_the_content_type() {
     let said =
         ask(status(200, &[("content-type", "text/html; charset=utf-8")], "<html>sign in</html>")).await;
@@ -58,9 +136,13 @@ async fn an_error_inside_a_stream_is_an_error_and_what_came_before_it_is_kept() 
         json!({"id": "cmpl-1", "choices": [], "error": {"code": 502, "message": "worker went away"}});
     let in_choice = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": "server_error", "message": "worker went away"}}]});
     let bare = json!({"object": "error", "code": 503, "message": "worker went away"});
-    for (event, class) in
-        [(inside, FaultClass::Transient), (in_choice, FaultClass::Transient), (bare, FaultClass::Overloaded)]
-    {
+    let named = json!({"choices": [], "error": {"code": "server_error", "message": "worker went away"}});
+    for (event, class) in [
+        (named, FaultClass::Transient),
+        (inside, FaultClass::Transient),
+        (in_choice, FaultClass::Transient),
+        (bare, FaultClass::Overloaded),
+    ] {
         let said = ask(Answer::Stream(vec![chunk(&json!({"content": "par"}), None), event])).await;
         assert_eq!((said.text.as_str(), said.class(), said.stop), ("par", Some(class), None));
         assert!(said.message().contains("worker went away"), "{}", said.message());

@@ -22,6 +22,7 @@ use crate::{
     ask::{Said, hear, provider, request},
     support::{
         chat::{self, Brain, Plan},
+        hear::hear_all,
         server::{Answer, Rules, Server},
     },
 };
@@ -114,6 +115,31 @@ async fn arguments_that_came_as_an_object_go_back_as_a_string() {
     let sent = &server.requests()[1]["messages"];
     assert_eq!(sent[1]["tool_calls"][0]["function"]["arguments"], r#"{"command":"ok"}"#);
     assert_eq!(sent[2], json!({"role": "tool", "tool_call_id": "c_a", "content": "(no output)"}));
+}
+
+#[tokio::test]
+async fn output_that_was_no_text_goes_out_as_text() {
+    let server = Server::start(|_| chat::text("x")).await;
+    let output = String::from_utf8_lossy(b"ok \xff\xfe caf\xe9 \0 \x1b[0m end").into_owned();
+    let mut request = request("go");
+    let said = Said {
+        calls: vec![("c_a".to_owned(), "bash".to_owned(), "{}".to_owned())],
+        stop: Some(Stop::ToolCalls),
+        ..Said::default()
+    };
+    let result = ToolResult {
+        call: CallId::new("c_a"),
+        ok: false,
+        output: output.as_str().into(),
+        failure: None,
+        terminate: false,
+        timing: None,
+    };
+    request.messages.push(Message::Assistant(Arc::new(reply(&said))));
+    request.messages.push(Message::Tool(Arc::new(result)));
+    hear(provider(&server, Settings::default()).stream(request, CancellationToken::new())).await;
+    assert_eq!(server.requests()[0]["messages"][2]["content"], output);
+    assert!(str::from_utf8(&server.bodies()[0]).is_ok_and(|body| !body.contains('\0')));
 }
 
 #[tokio::test]
@@ -217,11 +243,11 @@ async fn a_request_begins_with_all_of_the_one_before_byte_for_byte() {
 #[tokio::test]
 async fn the_digest_is_that_of_the_bytes_that_arrive() {
     let server = Server::start(|_| chat::text("x")).await;
-    let said =
-        hear(provider(&server, Settings::default()).stream(request("é"), CancellationToken::new())).await;
+    let stream = provider(&server, Settings::default()).stream(request("é"), CancellationToken::new());
+    let (head, _) = hear_all(stream).await;
     let digest = Sha256::digest(&server.bodies()[0]);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(said.sent, [hex]);
+    assert_eq!(head.sent, [hex]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Answers as servers really send them, and what they mean.
 
-use herder::domain::{outcome::Stop, usage::Usage};
+use herder::domain::{json::RawJson, outcome::Stop, usage::Usage};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,10 @@ fn calls(calls: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
         ((*id).to_owned(), (*name).to_owned(), (*arguments).to_owned())
     };
     calls.iter().map(owned).collect()
+}
+
+fn raw(value: &Value) -> RawJson {
+    serde_json::from_str(&value.to_string()).unwrap()
 }
 
 const USAGE: Usage =
@@ -76,7 +80,7 @@ fn expected() -> Said {
         text: "Let me look.".to_owned(),
         reasoning: "Two files.".to_owned(),
         calls: calls(&[("c_a", "read", r#"{"path":"1"}"#), ("c_b", "read", r#"{"path":"2"}"#)]),
-        kept: vec![reasoning(0, "Two files.", "s3cret").to_string()],
+        kept: vec![raw(&reasoning(0, "Two files.", "s3cret"))],
         usage: vec![USAGE],
         stop: Some(Stop::ToolCalls),
         ..Said::default()
@@ -230,12 +234,8 @@ async fn reasoning_is_kept_apart_with_its_place_among_the_calls_and_only_if_it_c
     ];
     let said = ask(answer(&items)).await;
     assert_eq!(said.reasoning, "One.\n\nTwo.");
-    let kept = [
-        r#"{"type":"message"}"#.to_owned(),
-        first.to_string(),
-        r#"{"type":"function_call"}"#.to_owned(),
-        second.to_string(),
-    ];
+    let kept =
+        [raw(&json!({"type": "message"})), raw(&first), raw(&json!({"type": "function_call"})), raw(&second)];
     assert_eq!(said.kept, kept);
 
     let open = ask(answer(&[reasoning(0, "One.", ""), call(1, "c_a", "ls", "{}")])).await;

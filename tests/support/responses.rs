@@ -4,8 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::support::server::{Protocol, Rules};
-
 const FIELDS: &[&str] = &[
     "model",
     "instructions",
@@ -22,13 +20,8 @@ const FIELDS: &[&str] = &[
     "stream",
 ];
 
-/// The rules of a server that speaks Responses.
-pub(crate) fn rules() -> Rules {
-    Rules { protocol: Protocol { path: "/v1/responses", check }, ..Rules::default() }
-}
-
 /// Checks a request as a server does that accepts nothing doubtful.
-pub(crate) fn check(request: &Value, _: &Rules) -> Result<(), String> {
+pub(crate) fn check(request: &Value) -> Result<(), String> {
     only(request, FIELDS)?;
     if request["model"].as_str().is_none_or(str::is_empty) {
         return Err("model: missing".to_owned());

@@ -1,4 +1,4 @@
-//! An HTTP server in the test's own process that speaks a protocol to the letter, and answers as it is told.
+//! An HTTP server in the test's own process that speaks one protocol to the letter, and answers as it is told.
 //!
 //! A request that breaks the rules of its [`Protocol`] is refused before the test's closure sees it. Answers can be cut
 //! into any chunks, delayed, broken off, or never come. HTTP/1.1 by hand, since that is the only way to be bad at it.
@@ -21,7 +21,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::chat;
+use super::{chat, messages, responses};
 
 /// Longer than anything takes that is not stuck.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// What the server answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// These events, then `[DONE]`.
+    /// These events, as the protocol frames and ends them.
     Stream(Vec<Value>),
     /// A stream, step by step.
     Raw(Vec<Step>),
@@ -55,21 +55,6 @@ pub(crate) enum Step {
     Drop,
 }
 
-/// What a server speaks: Chat Completions, unless told otherwise.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Protocol {
-    /// Where requests go.
-    pub(crate) path: &'static str,
-    /// Says what is wrong with a request.
-    pub(crate) check: fn(&Value, &Rules) -> Result<(), String>,
-}
-
-impl Default for Protocol {
-    fn default() -> Self {
-        Self { path: "/v1/chat/completions", check: chat::check }
-    }
-}
-
 /// What the server insists on, beside the protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
@@ -78,6 +63,58 @@ pub(crate) struct Rules {
     pub(crate) key: Option<String>,
     /// Whether a message may carry reasoning.
     pub(crate) reasoning: bool,
+}
+
+/// What the server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Chat,
+    Messages,
+    Responses,
+}
+
+impl Protocol {
+    fn request_line(self) -> &'static str {
+        match self {
+            Self::Chat => "POST /v1/chat/completions HTTP/1.1",
+            Self::Messages => "POST /v1/messages HTTP/1.1",
+            Self::Responses => "POST /v1/responses HTTP/1.1",
+        }
+    }
+
+    /// The header that carries a key, and what it holds then.
+    fn key(self, key: &str) -> (&'static str, String) {
+        match self {
+            Self::Chat | Self::Responses => ("authorization", format!("Bearer {key}")),
+            Self::Messages => ("x-api-key", key.to_owned()),
+        }
+    }
+
+    fn version(self) -> Option<&'static str> {
+        match self {
+            Self::Chat | Self::Responses => None,
+            Self::Messages => Some("2023-06-01"),
+        }
+    }
+
+    fn check(self, request: &Value, rules: &Rules) -> Result<(), String> {
+        match self {
+            Self::Chat => chat::check(request, rules),
+            Self::Messages => messages::check(request),
+            Self::Responses => responses::check(request),
+        }
+    }
+
+    fn frame(self, events: &[Value]) -> String {
+        match self {
+            Self::Chat => {
+                let events = events.iter().map(|event| format!("data: {event}\n\n"));
+                events.chain(["data: [DONE]\n\n".to_owned()]).collect()
+            }
+            Self::Messages | Self::Responses => messages::framed(events),
+        }
+    }
 }
 
 type Answering = dyn Fn(&Value) -> Answer + Send + Sync;
@@ -191,7 +228,12 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         shared.open.send_modify(|open| *open += 1);
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            let mut connection = Connection { stream, read: Vec::new(), chunks: &shared.chunks };
+            let mut connection = Connection {
+                stream,
+                protocol: shared.rules.protocol,
+                read: Vec::new(),
+                chunks: &shared.chunks,
+            };
             while let Some(request) = connection.request().await {
                 if connection.answer(shared.judge(&request)).await.is_none() {
                     break;
@@ -228,19 +270,23 @@ impl Shared {
             Answer::Status { status, headers: vec![("content-type", "application/json".to_owned())], body }
         };
         let line = request.head.lines().next().unwrap_or_default();
-        let Protocol { path, check } = self.rules.protocol;
-        if line != format!("POST {path} HTTP/1.1") {
+        let protocol = self.rules.protocol;
+        if line != protocol.request_line() {
             return refuse(404, format!("no such place: {line}"));
         }
-        let wanted = self.rules.key.as_ref().map(|key| format!("Bearer {key}"));
-        if wanted.is_some() && wanted.as_deref() != request.header("authorization") {
+        if let Some((name, wanted)) = self.rules.key.as_deref().map(|key| protocol.key(key))
+            && request.header(name) != Some(wanted.as_str())
+        {
             return refuse(401, "wrong key".to_owned());
+        }
+        if request.header("anthropic-version") != protocol.version() {
+            return refuse(400, "anthropic-version: missing or unknown".to_owned());
         }
         if request.header("content-type") != Some("application/json") {
             return refuse(415, "not JSON".to_owned());
         }
         let body = serde_json::from_slice(&request.body).map_err(|error| error.to_string());
-        match body.and_then(|body| check(&body, &self.rules).map(|()| body)) {
+        match body.and_then(|body| protocol.check(&body, &self.rules).map(|()| body)) {
             Ok(body) => {
                 let body = Arc::new(body);
                 self.bodies.lock().unwrap().push(request.body.clone());
@@ -254,6 +300,7 @@ impl Shared {
 
 struct Connection<'a> {
     stream: TcpStream,
+    protocol: Protocol,
     chunks: &'a watch::Sender<usize>,
     /// What came and is not used yet.
     read: Vec<u8>,
@@ -287,9 +334,7 @@ impl Connection<'_> {
     async fn answer(&mut self, answer: Answer) -> Option<()> {
         match answer {
             Answer::Stream(events) => {
-                let mut body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-                body.push_str("data: [DONE]\n\n");
-                self.steps(vec![Step::Bytes(body.into_bytes())]).await
+                self.steps(vec![Step::Bytes(self.protocol.frame(&events).into_bytes())]).await
             }
             Answer::Raw(steps) => self.steps(steps).await,
             Answer::Json(body) => {

@@ -210,7 +210,9 @@ impl Answer {
         match self.open.get_mut(&index.unwrap_or(self.latest)) {
             Some(Block::Thought(thought)) => {
                 thought.thinking.push_str(delta.thinking.as_deref().unwrap_or_default());
-                thought.signature = signature.unwrap_or(std::mem::take(&mut thought.signature));
+                if let Some(signature) = signature {
+                    thought.signature = signature;
+                }
             }
             Some(Block::Call { place, given, .. }) => {
                 let place = *place;

@@ -74,6 +74,7 @@ impl Serialize for Body<'_> {
         fields.put("model", Some(model))?;
         fields.put("max_tokens", Some(sampling.max_tokens))?;
         fields.put("thinking", sampling.thinking.as_ref())?;
+        fields.put("output_config", sampling.output_config.as_ref())?;
         fields.put("temperature", sampling.temperature)?;
         fields.put("top_p", sampling.top_p)?;
         fields.put("system", Some(system).filter(|system| !system.is_empty()))?;

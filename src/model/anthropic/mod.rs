@@ -40,7 +40,8 @@ pub struct Settings {
     pub api_key: Secret,
     /// Headers of every request; they replace herder's own.
     pub headers: BTreeMap<String, String>,
-    /// Fields of every request; they replace herder's own, and a null takes a field away.
+    /// Fields of every request; they replace herder's own, and a null takes a field away. Models that take no budget
+    /// for thinking want `{"thinking": {"type": "adaptive"}}`.
     pub extra_body: Map<String, Value>,
     /// Whether the server is asked to cache what the next request will repeat.
     pub prompt_cache: bool,

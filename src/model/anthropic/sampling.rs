@@ -1,8 +1,8 @@
 //! How the model is to sample, in the words of Messages.
 //!
-//! Takes the words of Chat Completions too, since tasks are written without regard to the server. What has no meaning
-//! here is refused, not passed over; a seed alone is left out, since it promises nothing. Knows nothing of what
-//! is said.
+//! Takes the words of Chat Completions too, since tasks are written without regard to the server. Effort becomes a
+//! budget, or goes out as it is where the settings have `thinking` of the type `adaptive`, as newer models want it. What
+//! has no meaning here is refused, not passed over; a seed alone is left out, since it promises nothing.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,6 +16,9 @@ const MAX_TOKENS: u32 = 8_192;
 /// of a limit that is set they take half at most.
 const BUDGETS: &[(&str, u32)] =
     &[("none", 0), ("minimal", 1_024), ("low", 2_048), ("medium", 8_192), ("high", 16_384)];
+
+/// Tokens that an answer may have on top where the model thinks as much as it sees fit.
+const ADAPTIVE_ROOM: u32 = 16_384;
 
 /// The least that servers accept; less is no thinking at all.
 const LEAST_BUDGET: u32 = 1_024;
@@ -46,6 +49,7 @@ pub(super) struct Circumstances<'a> {
 pub(super) struct Sampling<'a> {
     pub(super) max_tokens: u32,
     pub(super) thinking: Option<Thinking>,
+    pub(super) output_config: Option<OutputConfig<'a>>,
     pub(super) temperature: Option<f64>,
     pub(super) top_p: Option<f64>,
     pub(super) tool_choice: Option<ToolChoice<'a>>,
@@ -55,6 +59,11 @@ pub(super) struct Sampling<'a> {
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(super) enum Thinking {
     Enabled { budget_tokens: u32 },
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct OutputConfig<'a> {
+    effort: &'a str,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -74,22 +83,30 @@ pub(super) enum ToolChoice<'a> {
 impl<'a> Sampling<'a> {
     pub(super) fn new(params: &'a Params, here: Circumstances<'_>) -> Result<Self, Unfit> {
         let tool_choice = params.tool_choice.as_ref().filter(|_| here.has_tools).map(choice).transpose()?;
-        let effort = params.reasoning_effort.as_deref().map(budget).transpose()?.unwrap_or_default();
+        let set = here.extra.get("thinking");
+        let adaptive = set.is_some_and(|set| set["type"] == "adaptive");
+        let effort = params.reasoning_effort.as_deref();
+        let wanted = effort.filter(|_| !adaptive).map(budget).transpose()?.unwrap_or_default();
         // A call that must be made can't be thought about first.
         let budget = if here.may_think && !tool_choice.as_ref().is_some_and(ToolChoice::forces) {
-            params.max_tokens.map_or(effort, |limit| effort.min(limit / 2))
+            params.max_tokens.map_or(wanted, |limit| wanted.min(limit / 2))
         } else {
             0
         };
         let thinking = (budget >= LEAST_BUDGET).then_some(Thinking::Enabled { budget_tokens: budget });
-        let thinks = match here.extra.get("thinking") {
+        let thinks = match set {
             Some(set) => !set.is_null() && set["type"] != "disabled",
             None => thinking.is_some(),
         };
-        let room = if thinking.is_some() { budget } else { 0 };
+        let room = match thinking {
+            Some(Thinking::Enabled { budget_tokens }) => budget_tokens,
+            None if adaptive => ADAPTIVE_ROOM,
+            None => 0,
+        };
         Ok(Self {
             max_tokens: params.max_tokens.unwrap_or(MAX_TOKENS + room),
             thinking,
+            output_config: effort.filter(|_| adaptive).map(|effort| OutputConfig { effort }),
             // Who thinks samples as the server will.
             temperature: params.temperature.filter(|_| !thinks),
             top_p: params.top_p.filter(|_| !thinks),
@@ -174,10 +191,26 @@ mod tests {
 
     #[test]
     fn settings_that_turn_thinking_on_or_off_count() {
-        assert_eq!(sampled(&params("none"), true, &json!({"thinking": {"type": "adaptive"}})).2, false);
+        assert!(!sampled(&params("none"), true, &json!({"thinking": {"type": "adaptive"}})).2);
         for off in [json!(null), json!({"type": "disabled"})] {
             assert!(sampled(&params("low"), true, &json!({"thinking": off})).2);
         }
+    }
+
+    #[test]
+    fn a_model_that_thinks_as_it_sees_fit_is_told_the_effort_in_its_own_words() {
+        let extra = json!({"thinking": {"type": "adaptive"}});
+        let here = Circumstances { may_think: false, has_tools: true, extra: extra.as_object().unwrap() };
+        let params = params("xhigh");
+        let expected = Sampling {
+            max_tokens: 24_576,
+            thinking: None,
+            output_config: Some(OutputConfig { effort: "xhigh" }),
+            temperature: None,
+            top_p: None,
+            tool_choice: None,
+        };
+        assert_eq!(Sampling::new(&params, here).unwrap(), expected);
     }
 
     #[test]

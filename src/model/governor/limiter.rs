@@ -2,9 +2,12 @@
 //!
 //! A round is as many answers as there are places (at least four). A clean one, in which the server was seen to take
 //! at least 80 % of the limit at once, doubles the limit until the first cut and adds 5 % afterwards. A refusal cuts
-//! it to 80 %, and starts a horizon whose end is fixed there and then: until it is over nothing cuts, moves it or
-//! grows. So refusals that come in a heap count once, the limit never stands still for longer than the horizon, and
-//! it does not climb back to where it was just refused before the cut has shown what it does.
+//! it to 80 %, and starts a horizon whose end is fixed there and then: until it is over nothing cuts or moves it, so
+//! that refusals which come in a heap count once, and the limit never waits longer than the horizon.
+//!
+//! Within a horizon clean rounds win back what the cut took too much, but stay short of where the refusal was, and only
+//! if the cut has ended the refusals: so it neither stands at 80 % of what the server takes, nor knocks at the same
+//! door again and again.
 //!
 //! Only what was sent after the last cut bears on the limit as it is. Knows nothing of queues, tokens or tasks.
 
@@ -27,6 +30,9 @@ const USED: u64 = 80;
 /// One more fault than one in so many answers spoils a round: a server that fails now and then is not full.
 const FAULTS: u32 = 20;
 
+/// How close to where it was refused the limit may come again within the horizon, in percent.
+const SHORT: u64 = 95;
+
 /// A wait that is longer than this is the latch's and does not stretch a horizon.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -37,6 +43,10 @@ pub(super) struct Limiter {
     doubling: bool,
     horizon: Duration,
     until: Option<Instant>,
+    /// Where the limit was when it was last cut.
+    refused_at: u32,
+    /// Whether the server refused again since then.
+    refused_again: bool,
     epoch: u64,
     cuts: u64,
     round: Round,
@@ -66,6 +76,8 @@ impl Limiter {
             doubling: true,
             horizon,
             until: None,
+            refused_at: u32::MAX,
+            refused_again: false,
             epoch: 0,
             cuts: 0,
             round: Round::default(),
@@ -105,10 +117,10 @@ impl Limiter {
     }
 
     pub(super) fn answered(&mut self, stamp: Stamp, now: Instant) {
-        if self.shows_something(stamp, now) {
+        if self.shows_something(stamp) {
             self.round.answers += 1;
             self.round.taken = self.round.taken.max(stamp.out);
-            self.end_round();
+            self.end_round(now);
         }
     }
 
@@ -119,17 +131,15 @@ impl Limiter {
         retry_after: Option<Duration>,
         now: Instant,
     ) {
+        if !self.shows_something(stamp) {
+            return;
+        }
         match class {
-            FaultClass::RateLimit => {
-                if self.shows_something(stamp, now) {
-                    self.cut(retry_after, now);
-                }
-            }
+            FaultClass::RateLimit if self.horizon(now).is_some() => self.refused_again = true,
+            FaultClass::RateLimit => self.cut(retry_after, now),
             FaultClass::Overloaded | FaultClass::Transient | FaultClass::Timeout | FaultClass::Stall => {
-                if self.shows_something(stamp, now) {
-                    self.round.faults += 1;
-                    self.end_round();
-                }
+                self.round.faults += 1;
+                self.end_round(now);
             }
             FaultClass::Auth
             | FaultClass::Quota
@@ -140,7 +150,7 @@ impl Limiter {
     }
 
     pub(super) fn first_token(&mut self, stamp: Stamp, after: Duration, now: Instant) {
-        if !self.adapts() || stamp.epoch != self.epoch {
+        if !self.shows_something(stamp) {
             return;
         }
         let verdict = self.pace.first_token(after, self.limit, now);
@@ -150,18 +160,15 @@ impl Limiter {
         }
     }
 
-    fn adapts(&self) -> bool {
-        matches!(self.concurrency, Concurrency::Adaptive { .. })
-    }
-
-    fn shows_something(&self, stamp: Stamp, now: Instant) -> bool {
-        self.adapts() && stamp.epoch == self.epoch && self.horizon(now).is_none()
+    fn shows_something(&self, stamp: Stamp) -> bool {
+        matches!(self.concurrency, Concurrency::Adaptive { .. }) && stamp.epoch == self.epoch
     }
 
     fn cut(&mut self, retry_after: Option<Duration>, now: Instant) {
         let Concurrency::Adaptive { min, .. } = self.concurrency else { return };
         let cut = scaled(self.limit, 80).min(self.limit.saturating_sub(1)).max(min.get()).min(self.limit);
         self.cuts += u64::from(cut < self.limit);
+        (self.refused_at, self.refused_again) = (self.limit, false);
         self.limit = cut;
         self.doubling = false;
         self.epoch += 1;
@@ -170,7 +177,7 @@ impl Limiter {
         self.pace.start_window();
     }
 
-    fn end_round(&mut self) {
+    fn end_round(&mut self, now: Instant) {
         let Round { answers, faults, taken } = self.round;
         if answers + faults < self.limit.max(ROUND) {
             return;
@@ -182,7 +189,12 @@ impl Limiter {
         match self.pace.verdict() {
             Verdict::Even if clean && used => {
                 let more = if self.doubling { self.limit } else { scaled(self.limit, 5).max(1) };
-                self.limit = self.limit.saturating_add(more).min(max.get()).max(self.limit);
+                let most = match self.horizon(now) {
+                    None => max.get(),
+                    Some(_) if self.refused_again => self.limit,
+                    Some(_) => scaled(self.refused_at, SHORT).min(max.get()),
+                };
+                self.limit = self.limit.saturating_add(more).min(most).max(self.limit);
             }
             Verdict::Even | Verdict::Slow | Verdict::TooSlow => {}
         }

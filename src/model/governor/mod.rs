@@ -82,7 +82,7 @@ pub struct View {
     pub tokens_left: Option<u64>,
     /// Times that the limit was cut.
     pub cuts: u64,
-    /// Until when the limit is neither cut again nor raised.
+    /// Until when the limit is not cut again.
     pub horizon: Option<Instant>,
     pub latched: Option<Latched>,
 }

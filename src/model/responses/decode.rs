@@ -126,9 +126,9 @@ impl Answer {
                 }
             }
             "content_part.added" | "content_part.done" => {
-                if let Some(content) = &event.part {
+                if let Some(Ok(content)) = event.part.map(|raw| serde_json::from_str(raw.get())) {
                     let place = self.items.find(name);
-                    self.content(place, part, content, out);
+                    self.content(place, part, &content, out);
                 }
             }
             "output_text.delta" => self.delta(name, Voice::Text, part, event, out),

@@ -7,6 +7,8 @@
 mod decode;
 mod encode;
 mod items;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::BTreeMap;

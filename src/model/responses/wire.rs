@@ -26,7 +26,7 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) part: Option<Part<'a>>,
+    pub(super) part: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) item: Option<&'a RawValue>,
     #[serde(borrow)]

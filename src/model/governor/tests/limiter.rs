@@ -117,13 +117,25 @@ fn a_horizon_is_as_long_as_the_server_asks_but_a_minute_at_most() {
 }
 
 #[test]
-fn it_does_not_grow_within_a_horizon_and_does_so_after_it() {
+fn within_a_horizon_it_stays_short_of_where_it_was_refused_and_goes_on_after_it() {
     let now = Instant::now();
     let mut limiter = limiter(1, 100, 1_000);
     refusal(&mut limiter, now);
-    for _ in 0..10 {
+    for limit in [84, 88, 92, 95, 95] {
         clean_round(&mut limiter, now + secs(HORIZON - 1));
+        assert_eq!(limiter.limit(), limit);
     }
+    clean_round(&mut limiter, now + secs(HORIZON));
+    assert_eq!(limiter.limit(), 99);
+}
+
+#[test]
+fn within_a_horizon_it_does_not_grow_if_the_refusals_go_on() {
+    let now = Instant::now();
+    let mut limiter = limiter(1, 100, 1_000);
+    refusal(&mut limiter, now);
+    refusal(&mut limiter, now + secs(1));
+    clean_round(&mut limiter, now + secs(HORIZON - 1));
     assert_eq!(limiter.limit(), 80);
     clean_round(&mut limiter, now + secs(HORIZON));
     assert_eq!(limiter.limit(), 84);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::Rates,
-    count, secs,
+    count, millis, secs,
     server::Setup,
     simulation::{Report, Simulation},
 };
@@ -68,6 +68,18 @@ fn with_a_server_that_takes_fifty_the_limit_settles_near_it_and_all_runs_are_ser
 }
 
 #[test]
+fn with_short_answers_the_limit_does_not_stand_at_the_cut_for_a_whole_horizon() {
+    for seed in 0..SEEDS {
+        let setup = Setup { latency: (millis(100), millis(500)), ..Setup::default() };
+        let report = Simulation::new(seed, RUNS, 60, &Rates::default(), setup).play();
+        assert_sound(&report);
+        let settled = report.limits_from(60);
+        assert!(mean(settled) > 45.0, "{:.1}: {settled:?}", mean(settled));
+        assert_fast(&report, None);
+    }
+}
+
+#[test]
 fn refusals_that_ask_for_long_waits_slow_it_no_further() {
     for seed in 0..SEEDS {
         let report = play(seed, &Rates::default(), Setup { retry_after: vec![Some(secs(30))], ..rough() });
@@ -95,7 +107,7 @@ fn a_minute_s_limit_that_is_told_is_seldom_met_and_one_that_is_not_told_costs_no
         let untold = play(seed, &Rates::default(), setup);
         assert_fast(&told, Some(600));
         assert_fast(&untold, Some(600));
-        assert!(told.refused * 3 < untold.refused, "{} of {}", told.refused, untold.refused);
+        assert!(told.refused * 2 < untold.refused, "{} of {}", told.refused, untold.refused);
     }
 }
 

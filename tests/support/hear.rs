@@ -1,8 +1,9 @@
-//! All that came of one request, whatever the provider.
+//! An answer, heard to its end.
 
 use futures_util::{StreamExt as _, stream::BoxStream};
 use herder::{
     domain::{
+        json::RawJson,
         outcome::{FaultClass, Stop},
         usage::Usage,
     },
@@ -15,16 +16,11 @@ use super::server::DEADLINE;
 /// All that an answer was.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Said {
-    /// Digests of what was sent.
-    pub(crate) sent: Vec<String>,
-    /// What was told of the account's limits.
-    pub(crate) rates: Vec<RateLimits>,
     pub(crate) text: String,
     pub(crate) reasoning: String,
+    pub(crate) kept: Vec<RawJson>,
     /// Id, tool and arguments.
     pub(crate) calls: Vec<(String, String, String)>,
-    /// Blocks that are wanted back.
-    pub(crate) kept: Vec<String>,
     pub(crate) usage: Vec<Usage>,
     pub(crate) stop: Option<Stop>,
     pub(crate) error: Option<ModelError>,
@@ -35,27 +31,35 @@ impl Said {
         self.error.as_ref().map(|error| error.class)
     }
 
-    /// What came of the answer's body alone.
-    pub(crate) fn without_head(self) -> Self {
-        Self { sent: Vec::new(), rates: Vec::new(), ..self }
-    }
-
     pub(crate) fn message(&self) -> &str {
         self.error.as_ref().map_or("", |error| &error.message)
     }
 }
 
+/// What is told before the answer.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Head {
+    /// Digests of what was sent.
+    pub(crate) sent: Vec<String>,
+    pub(crate) rates: Vec<RateLimits>,
+}
+
 /// Reads an answer to its end, which must come in good time.
-pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError>>) -> Said {
-    let mut said = Said::default();
+pub(crate) async fn hear(stream: BoxStream<'static, Result<Delta, ModelError>>) -> Said {
+    hear_all(stream).await.1
+}
+
+/// The same, with what is told before the answer.
+pub(crate) async fn hear_all(mut stream: BoxStream<'static, Result<Delta, ModelError>>) -> (Head, Said) {
+    let (mut head, mut said) = (Head::default(), Said::default());
     while let Some(delta) = timeout(DEADLINE, stream.next()).await.unwrap() {
         assert!(said.stop.is_none() && said.error.is_none(), "{delta:?} after the end of {said:?}");
         match delta {
+            Ok(Delta::Sent(digest)) => head.sent.push(digest.to_string()),
+            Ok(Delta::RateLimits(rates)) => head.rates.push(rates),
             Ok(Delta::Text(text)) => said.text.push_str(&text),
             Ok(Delta::Reasoning(text)) => said.reasoning.push_str(&text),
-            Ok(Delta::Sent(digest)) => said.sent.push(digest.to_string()),
-            Ok(Delta::RateLimits(rates)) => said.rates.push(rates),
-            Ok(Delta::Keep(block)) => said.kept.push(block.get().to_owned()),
+            Ok(Delta::Keep(block)) => said.kept.push(block),
             Ok(Delta::Progress) => {}
             Ok(Delta::Call(call)) => {
                 let id = call.id.as_deref().unwrap_or_default().to_owned();
@@ -66,5 +70,5 @@ pub(crate) async fn hear(mut stream: BoxStream<'static, Result<Delta, ModelError
             Err(error) => said.error = Some(error),
         }
     }
-    said
+    (head, said)
 }

@@ -1,0 +1,18 @@
+//! The Messages provider against a server, over real sockets.
+
+#[cfg(test)]
+mod answers;
+#[cfg(test)]
+mod ask;
+#[cfg(test)]
+mod cancel;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+#[expect(dead_code, reason = "shared with tests of other protocols")]
+#[path = "../support/mod.rs"]
+mod support;
