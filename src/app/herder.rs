@@ -113,6 +113,10 @@ impl Herder {
         let configured = names.iter().filter(|name| config.check_model(name).is_ok());
         let fresh: Vec<_> =
             configured.map(|name| self.setup.model(config, name)).collect::<Result<_, _>>()?;
+        // What these newly fall back on comes first, so that it is there when they are.
+        for fallback in fresh.iter().flat_map(|model| &model.fallbacks) {
+            self.setup.add(models, config, fallback)?;
+        }
         fresh.into_iter().for_each(|model| models.insert(model));
         Ok(())
     }

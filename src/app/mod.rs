@@ -2,8 +2,10 @@
 //!
 //! The only place that names a concrete store, provider or tool set.
 
+mod accounts;
 pub mod batch;
 pub mod batches;
+pub mod check;
 pub mod conversation;
 pub mod herder;
 pub mod input;

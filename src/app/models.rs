@@ -5,13 +5,16 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use super::accounts::Accounts;
 use crate::{
-    config::{self, Config, ConfigError, Provider},
+    config::{self, Config, ConfigError, Key, Provider, Reasoning},
     domain::usage::{NanoUsd, Price},
     model::{
         Model, ModelProvider, Models, Secret,
+        anthropic::{self, Anthropic},
         http::{self, SetupError},
-        openai::{OpenAi, Profile, Settings},
+        openai::{self, OpenAi, Profile, SendReasoning, TokenLimit},
+        responses::{self, Responses},
         scripted::Scripted,
     },
 };
@@ -23,24 +26,18 @@ pub enum ModelsError {
     Config(#[from] ConfigError),
     #[error("model {name:?}")]
     Setup { name: String, source: SetupError },
-    #[error(
-        "model {0:?}: there is no key for {OPENAI}; set OPENAI_API_KEY, or OPENAI_BASE_URL if another server is meant"
-    )]
-    NoKey(String),
 }
 
-/// Where OpenAI itself answers.
-const OPENAI: &str = "https://api.openai.com/v1";
-
-/// Sets models up as runs come to ask for them. Those of one server share its connections.
+/// Sets models up as runs come to ask for them. Those of one server share its connections, those of one account its limits.
 #[derive(Default)]
 pub struct ModelSetup {
     scripted: Arc<Scripted>,
     client: OnceLock<reqwest::Client>,
+    accounts: Accounts,
 }
 
 impl ModelSetup {
-    /// Sets up the models of these names.
+    /// Sets up the models of these names, and those that they fall back on.
     ///
     /// # Errors
     /// The first model that is not configured, or whose server cannot be set up.
@@ -56,13 +53,18 @@ impl ModelSetup {
         Ok(models)
     }
 
-    /// Sets a model up, unless there is one of that name.
+    /// Sets a model up, and those that it falls back on, unless there is one of that name.
     ///
     /// # Errors
-    /// It is not configured, or its server cannot be set up.
+    /// One is not configured, or its server cannot be set up.
     pub fn add(&self, models: &Models, config: &Config, name: &str) -> Result<(), ModelsError> {
-        if models.get(name).is_none() {
-            models.insert(self.model(config, name)?);
+        let mut wanted: Vec<Arc<str>> = vec![name.into()];
+        while let Some(name) = wanted.pop() {
+            if models.get(&name).is_none() {
+                let model = self.model(config, &name)?;
+                wanted.extend(model.fallbacks.iter().cloned());
+                models.insert(model);
+            }
         }
         Ok(())
     }
@@ -73,23 +75,31 @@ impl ModelSetup {
     /// It is not configured, or its server cannot be set up.
     pub fn model(&self, config: &Config, name: &str) -> Result<Model, ModelsError> {
         let model = config.model(name)?;
+        let failed = |source| ModelsError::Setup { name: name.to_owned(), source };
         let provider: Arc<dyn ModelProvider> = match model.provider {
             Provider::Scripted => self.scripted.clone(),
-            Provider::Openai if model.base_url.is_none() && model.api_key.is_none() => {
-                return Err(ModelsError::NoKey(name.to_owned()));
-            }
             Provider::Openai => {
-                let failed = |source| ModelsError::Setup { name: name.to_owned(), source };
                 let client = self.client().map_err(failed)?;
-                Arc::new(OpenAi::new(client, settings(&model)).map_err(failed)?)
+                Arc::new(OpenAi::new(client, chat(&model)).map_err(failed)?)
+            }
+            Provider::Anthropic => {
+                let client = self.client().map_err(failed)?;
+                Arc::new(Anthropic::new(client, messages(&model)).map_err(failed)?)
+            }
+            Provider::Responses => {
+                let client = self.client().map_err(failed)?;
+                Arc::new(Responses::new(client, items(&model)).map_err(failed)?)
             }
         };
         Ok(Model {
+            name: name.into(),
             wire_name: model.model.as_str().into(),
+            provider,
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
-            ..Model::new(name, provider)
+            governor: self.accounts.governor(name, &model, config.supervisor.max_live_runs),
+            fallbacks: model.fallbacks.iter().map(|name| name.as_str().into()).collect(),
         })
     }
 
@@ -109,23 +119,61 @@ fn price(price: config::Price) -> Option<Price> {
     match price {
         config::Price::Unknown => None,
         config::Price::Free => Some(Price::default()),
-        config::Price::PerMtok { input, output, cached } => Some(Price {
+        config::Price::PerMtok { input, output, cached, cache_write } => Some(Price {
             input: NanoUsd::from_usd(input),
             cached: NanoUsd::from_usd(cached),
-            cache_written: NanoUsd::from_usd(input),
+            cache_written: NanoUsd::from_usd(cache_write),
             output: NanoUsd::from_usd(output),
         }),
     }
 }
 
-fn settings(model: &config::Model) -> Settings {
-    let headers: BTreeMap<String, String> =
-        model.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
-    Settings {
-        base_url: model.base_url.clone().unwrap_or_else(|| OPENAI.to_owned()),
-        api_key: Secret::new(model.api_key.as_ref().map_or("", config::Secret::expose)),
-        headers,
+fn chat(model: &config::Model) -> openai::Settings {
+    openai::Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: key(model),
+        headers: headers(model),
         extra_body: model.extra_body.clone(),
-        profile: Profile::default(),
+        profile: Profile {
+            reasoning: match model.reasoning {
+                Reasoning::Never => SendReasoning::Never,
+                Reasoning::ReasoningContent => SendReasoning::AsReasoningContent,
+                Reasoning::Reasoning => SendReasoning::AsReasoning,
+            },
+            token_limit: match model.token_limit {
+                config::TokenLimit::MaxTokens => TokenLimit::MaxTokens,
+                config::TokenLimit::MaxCompletionTokens => TokenLimit::MaxCompletionTokens,
+            },
+        },
     }
+}
+
+fn messages(model: &config::Model) -> anthropic::Settings {
+    anthropic::Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: key(model),
+        headers: headers(model),
+        extra_body: model.extra_body.clone(),
+        prompt_cache: model.prompt_cache,
+    }
+}
+
+fn items(model: &config::Model) -> responses::Settings {
+    responses::Settings {
+        base_url: model.base_url.clone().unwrap_or_default(),
+        api_key: key(model),
+        headers: headers(model),
+        extra_body: model.extra_body.clone(),
+    }
+}
+
+fn key(model: &config::Model) -> Secret {
+    match &model.key {
+        Key::Found(key) => Secret::new(key.expose()),
+        Key::None | Key::Missing(_) => Secret::default(),
+    }
+}
+
+fn headers(model: &config::Model) -> BTreeMap<String, String> {
+    model.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
 }

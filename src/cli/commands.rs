@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("events", super::events::ABOUT),
             ("wait", super::wait::ABOUT),
             ("batches", super::overview::BATCHES),
-            ("models", super::overview::MODELS),
+            ("models", super::models::ABOUT),
             ("stats", super::overview::STATS),
             ("audit", super::overview::AUDIT),
         ],

@@ -8,8 +8,8 @@ pub(super) const ABOUT: &str = "Print the configuration in force, and where each
 
 Layers, each over the one before: built in, the user's file ($XDG_CONFIG_HOME/herder/config.toml), --config FILE, \
 variables, flags. A variable is HERDER_, the section, two underscores and the key: HERDER_SUPERVISOR__MAX_LIVE_RUNS=20 \
-is max_live_runs of [supervisor]. Its value is TOML, plain text where text is wanted, or a list as a,b,c. For the provider \
-openai, OPENAI_BASE_URL and OPENAI_API_KEY are honoured. Secrets are not printed.";
+is max_live_runs of [supervisor]. Its value is TOML, plain text where text is wanted, or a list as a,b,c. OPENAI_BASE_URL, \
+OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY are honoured. Secrets are not printed.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder config

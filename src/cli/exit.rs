@@ -7,6 +7,7 @@ use crate::{
         batch::BatchError,
         herder::StartError,
         input::{InputError, SingleError},
+        models::ModelsError,
         state::{FindError, StateError},
         tools::ToolsError,
     },
@@ -102,6 +103,7 @@ impl Exit {
         }
         // What a person can put right before anything runs.
         let usage = error.is::<ConfigError>()
+            || error.is::<ModelsError>()
             || error.is::<InputError>()
             || error.is::<SingleError>()
             || error.is::<LogError>()

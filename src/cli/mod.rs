@@ -37,6 +37,7 @@ mod live;
 pub mod logs;
 pub mod ls;
 pub mod mcp;
+pub mod models;
 pub mod overview;
 pub mod progress;
 pub mod render;
@@ -136,9 +137,8 @@ enum Command {
     #[command(about = short(overview::BATCHES), long_about = overview::BATCHES)]
     #[command(after_long_help = overview::BATCHES_AFTER)]
     Batches(overview::ListArgs),
-    #[command(about = short(overview::MODELS), long_about = overview::MODELS)]
-    #[command(after_long_help = overview::MODELS_AFTER)]
-    Models(overview::ListArgs),
+    #[command(about = short(models::ABOUT), long_about = models::ABOUT, after_long_help = models::AFTER)]
+    Models(models::ModelsArgs),
     #[command(about = short(overview::STATS), long_about = overview::STATS)]
     #[command(after_long_help = overview::STATS_AFTER)]
     Stats(overview::StatsArgs),
@@ -259,7 +259,7 @@ impl Cli {
             Command::Requeue(args) => block_on(bulk::requeue(args, context)),
             Command::Set(args) => block_on(set::main(args, context)),
             Command::Batches(args) => block_on(overview::batches(args, context)),
-            Command::Models(args) => block_on(overview::models(args, context)),
+            Command::Models(args) => block_on(models::main(args, context)),
             Command::Stats(args) => block_on(overview::stats(args, context)),
             Command::Audit(args) => block_on(overview::audit(args, context)),
             Command::Status(args) => block_on(status::main(args, context)),

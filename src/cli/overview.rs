@@ -1,4 +1,4 @@
-//! `herder batches`, `models`, `stats` and `audit`: lists that the daemon keeps.
+//! `herder batches`, `stats` and `audit`: lists that the daemon keeps.
 
 use clap::Args;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::{
     clock::{Clock, SystemClock, rfc3339},
     daemon::{
         client::Route,
-        wire::{AuditEntry, AuditList, BatchList, ModelList, StatsList, StatsRow},
+        wire::{AuditEntry, AuditList, BatchList, StatsList, StatsRow},
     },
     domain::outcome::Outcome,
 };
@@ -27,11 +27,6 @@ With --json a batch is one line, as the daemon's API has it.";
 pub(super) const BATCHES_AFTER: &str = "EXAMPLES
   herder batches
   herder batches --json | jq -r 'select(.state == \"open\") | .name'";
-
-pub(super) const MODELS: &str = "List the models that runs can ask";
-pub(super) const MODELS_AFTER: &str = "EXAMPLES
-  herder models
-  herder models --json | jq -r .name";
 
 pub(super) const STATS: &str = "Show what runs came to, by group
 
@@ -114,11 +109,6 @@ fn group(text: &str) -> Result<String, String> {
 pub(crate) async fn batches(args: ListArgs, context: Context) -> anyhow::Result<Exit> {
     let list: BatchList = asking::client(&context)?.get(&Route::to(["v1", "batches"])).await?;
     show(&list.batches, args.json, "no batches", table::batches)
-}
-
-pub(crate) async fn models(args: ListArgs, context: Context) -> anyhow::Result<Exit> {
-    let list: ModelList = asking::client(&context)?.get(&Route::to(["v1", "models"])).await?;
-    show(&list.models, args.json, "no models; name some in [models]", table::models)
 }
 
 pub(crate) async fn stats(args: StatsArgs, context: Context) -> anyhow::Result<Exit> {

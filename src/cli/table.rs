@@ -8,7 +8,7 @@ use super::{
     progress::{short, took},
     render::one_line,
 };
-use crate::daemon::wire::{BatchView, Counts, ModelView, PauseMode, RunView, StatsRow, Tokens};
+use crate::daemon::wire::{BatchView, Counts, PauseMode, RunView, StatsRow, Tokens};
 
 const TASK_WIDTH: usize = 40;
 const STANDING_WIDTH: usize = 48;
@@ -117,28 +117,6 @@ pub(super) fn batches(batches: &[BatchView]) -> String {
                 outcomes(&batch.ended),
                 total(batch.usage),
                 cost(batch.cost_usd),
-            ]
-        }),
-    )
-}
-
-/// Models.
-pub(super) fn models(models: &[ModelView]) -> String {
-    let heads =
-        [("MODEL", Left), ("PROVIDER", Left), ("WINDOW", Right), ("$/M IN", Right), ("$/M OUT", Right)];
-    let [model, provider, window, input, output] = heads;
-    let price = |usd: Option<f64>| usd.map_or_else(dash, |usd| format!("{usd:.2}"));
-    table(
-        [model, provider, window, input, output, ("OPEN RUNS", Right), ("PAUSED", Left)],
-        models.iter().map(|model| {
-            [
-                model.name.clone(),
-                model.provider.clone(),
-                model.context_window.map_or_else(dash, short),
-                price(model.input_usd_per_mtok),
-                price(model.output_usd_per_mtok),
-                model.open_runs.to_string(),
-                model.paused.map_or_else(dash, |mode| pause(mode).to_owned()),
             ]
         }),
     )

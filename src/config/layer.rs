@@ -161,7 +161,7 @@ impl<'t> Layers<'t> {
 fn plain(message: &str) -> String {
     let Some((what, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
     let words = match expected {
-        "a nonzero usize" | "a nonzero u32" => "a whole number, 1 or more",
+        "a nonzero usize" | "a nonzero u32" | "a nonzero u64" => "a whole number, 1 or more",
         "usize" | "u32" | "u64" => "a whole number, 0 or more",
         "i32" => "a whole number",
         "f64" => "a number",

@@ -14,17 +14,21 @@ use serde::Deserialize;
 
 use crate::domain::admission::Slots;
 
+mod catalogue;
 mod effective;
 mod layer;
 mod model;
 pub mod policies;
+mod resolve;
 mod sections;
 #[cfg(test)]
 mod tests;
 
+use catalogue::Catalogue;
 pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
-pub use model::{Model, ModelTable, Price, Provider, Secret};
+pub use model::{ModelTable, Provider, Reasoning, Secret, TokenLimit};
+pub use resolve::{Key, Model, Price};
 pub use sections::{
     CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role, Schema,
     Store, Supervisor, Telemetry, Timeouts, Tools,
@@ -50,6 +54,9 @@ pub struct Config {
     pub models: BTreeMap<String, ModelTable>,
     #[serde(default)]
     pub command_tools: BTreeMap<String, CommandTool>,
+    /// What is known of models that have no table, or of what their tables leave out.
+    #[serde(skip)]
+    catalogue: Catalogue,
     /// What the process was started with; holds keys, so it is never shown.
     #[serde(skip)]
     environment: Environment,
@@ -58,7 +65,7 @@ pub struct Config {
 /// Where to look for configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The user's file; it need not exist.
+    /// The user's file; it need not exist. The user's `models.toml` lies beside it, and need not either.
     pub user_file: Option<PathBuf>,
     /// The file that was named; it must exist.
     pub file: Option<PathBuf>,
@@ -134,7 +141,10 @@ pub fn user_file() -> Option<PathBuf> {
 
 /// The text of the files that sources name, as it was when they were read.
 #[derive(Clone, Debug, Default)]
-pub struct Files(Vec<(PathBuf, String)>);
+pub struct Files {
+    layers: Vec<(PathBuf, String)>,
+    models: Option<(PathBuf, String)>,
+}
 
 impl Files {
     /// Reads them.
@@ -142,9 +152,13 @@ impl Files {
     /// # Errors
     /// The first that is not there, or no text.
     pub fn read(sources: &Sources) -> Result<Self, ConfigError> {
+        let read = |path: &PathBuf| Ok((path.clone(), read_text(path)?));
         let user_file = sources.user_file.as_ref().filter(|path| path.exists());
-        let paths = user_file.into_iter().chain(&sources.file);
-        paths.map(|path| Ok((path.clone(), read_text(path)?))).collect::<Result<_, _>>().map(Self)
+        let models = sources.user_file.as_ref().map(|path| path.with_file_name("models.toml"));
+        Ok(Self {
+            layers: user_file.into_iter().chain(&sources.file).map(read).collect::<Result<_, _>>()?,
+            models: models.filter(|path| path.exists()).as_ref().map(read).transpose()?,
+        })
     }
 }
 
@@ -160,10 +174,10 @@ pub fn load(sources: &Sources) -> Result<(Config, Effective), ConfigError> {
 ///
 /// # Errors
 /// The first value that is not right.
-pub fn merge(sources: &Sources, Files(files): &Files) -> Result<(Config, Effective), ConfigError> {
+pub fn merge(sources: &Sources, files: &Files) -> Result<(Config, Effective), ConfigError> {
     let mut layers = Layers::default();
     layers.add_document(Origin::BuiltIn, BUILT_IN, |_, _| {})?;
-    for (path, text) in files {
+    for (path, text) in &files.layers {
         let folder = path.parent().unwrap_or(Path::new(""));
         layers.add_document(Origin::File(path.clone()), text, |keys, value| {
             if names_a_file(keys, value) {
@@ -186,6 +200,7 @@ pub fn merge(sources: &Sources, Files(files): &Files) -> Result<(Config, Effecti
     for (name, tool) in &mut config.command_tools {
         tool.place = layers.place_of(&["command_tools", name, "schema"]);
     }
+    config.catalogue = Catalogue::read(files.models.as_ref())?;
     config.environment = sources.environment.clone();
     config.check(&layers)?;
     Ok((config, Effective::of(&layers)))
@@ -241,24 +256,7 @@ impl Config {
             let what = format!("must not be more than timeouts.stall_s, which is {}", self.timeouts.stall_s);
             return Err(layers.refuse(&["timeouts", "stall_warn_s"], what));
         }
-        for (name, table) in &self.models {
-            let refuse = |key, what: &str| Err(layers.refuse(&["models", name, key], what));
-            if table.api_key_env.is_some() && table.api_key_file.is_some() {
-                return refuse("api_key_file", "stands beside api_key_env; keep one of the two");
-            }
-            for (key, price) in [
-                ("input_usd_per_mtok", table.input_usd_per_mtok),
-                ("output_usd_per_mtok", table.output_usd_per_mtok),
-                ("cached_usd_per_mtok", table.cached_usd_per_mtok),
-            ] {
-                if price.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
-                    return refuse(key, "must be a number of US dollars, 0 or more");
-                }
-                if table.free && price.is_some() {
-                    return refuse(key, "stands beside free = true; keep one of the two");
-                }
-            }
-        }
+        model::check(self, layers)?;
         if let Some(listen) = self.daemon.listen.filter(|listen| !listen.ip().is_loopback()) {
             let what =
                 format!("{listen} can be reached from other machines; want one of this, as 127.0.0.1:7070");

@@ -1,10 +1,19 @@
-//! Which server a model's name stands for, and with which key it is asked.
+//! What a `[models.NAME]` table can say, and what is wrong with one that says it.
 
-use std::{collections::BTreeMap, fmt, num::NonZeroU32, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
+};
 
 use serde::Deserialize;
 
-use super::{Config, ConfigError};
+use super::{
+    Config, ConfigError,
+    catalogue::{Figures, wrong_price},
+    layer::Layers,
+};
 
 /// Text that no log, no error and no listing shows.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -37,173 +46,151 @@ pub enum Provider {
     Scripted,
     /// Chat Completions, at any compatible server.
     Openai,
+    /// Messages.
+    Anthropic,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 impl Provider {
-    /// The name in front of the colon.
+    /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scripted => "scripted",
             Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Responses => "responses",
         }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        [Self::Scripted, Self::Openai].into_iter().find(|provider| provider.as_str() == name)
     }
 }
 
-/// A `[models.NAME]` table.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Whether, and in which field, a server is sent its reasoning again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reasoning {
+    #[default]
+    Never,
+    ReasoningContent,
+    Reasoning,
+}
+
+/// What a server calls the limit of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenLimit {
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+/// A `[models.NAME]` table. What it leaves out is taken from the catalogue, if that has the model.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ModelTable {
-    pub provider: Provider,
+    /// By itself that of the server in front of the colon, if the table has such a name.
+    pub provider: Option<Provider>,
     /// The name at the server; by itself the name of the table.
     pub model: Option<String>,
     pub base_url: Option<String>,
     pub api_key_env: Option<String>,
     pub api_key_file: Option<PathBuf>,
-    #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    #[serde(default)]
     pub extra_body: serde_json::Map<String, serde_json::Value>,
     pub context_window: Option<u32>,
     pub max_output_tokens: Option<u32>,
+    pub requests_per_minute: Option<NonZeroU32>,
+    pub tokens_per_minute: Option<NonZeroU64>,
     pub max_concurrency: Option<NonZeroU32>,
+    /// Models of one account share its limits.
+    pub account: Option<String>,
     pub input_usd_per_mtok: Option<f64>,
     pub output_usd_per_mtok: Option<f64>,
     pub cached_usd_per_mtok: Option<f64>,
-    #[serde(default)]
+    pub cache_write_usd_per_mtok: Option<f64>,
     pub free: bool,
-}
-
-/// A model as it can be asked: every setting found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Model {
-    pub provider: Provider,
-    /// The name at the server.
-    pub model: String,
-    /// The server; absent: the provider's own.
-    pub base_url: Option<String>,
-    pub api_key: Option<Secret>,
-    pub headers: BTreeMap<String, Secret>,
-    pub extra_body: serde_json::Map<String, serde_json::Value>,
-    pub context_window: Option<u32>,
-    pub max_output_tokens: Option<u32>,
-    pub max_concurrency: Option<NonZeroU32>,
-    pub price: Price,
-}
-
-/// What a model's tokens cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Price {
-    /// Nobody said.
-    Unknown,
-    /// Nothing.
-    Free,
-    /// US dollars for a million tokens.
-    PerMtok { input: f64, output: f64, cached: f64 },
+    /// Models that go on with a run that this one is given up for.
+    pub fallbacks: Vec<String>,
+    pub reasoning: Option<Reasoning>,
+    pub token_limit: Option<TokenLimit>,
+    pub prompt_cache: Option<bool>,
 }
 
 impl ModelTable {
-    /// The table's price. Cached tokens cost what others do, unless said otherwise.
-    pub fn price(&self) -> Price {
-        match (self.free, self.input_usd_per_mtok, self.output_usd_per_mtok) {
-            (true, _, _) => Price::Free,
-            (false, Some(input), Some(output)) => {
-                Price::PerMtok { input, output, cached: self.cached_usd_per_mtok.unwrap_or(input) }
-            }
-            (false, _, _) => Price::Unknown,
+    /// What the table says, and the catalogue where it says nothing.
+    pub(super) fn figures(&self, known: Figures) -> Figures {
+        Figures {
+            context_window: self.context_window.or(known.context_window),
+            max_output_tokens: self.max_output_tokens.or(known.max_output_tokens),
+            input_usd_per_mtok: self.input_usd_per_mtok.or(known.input_usd_per_mtok),
+            cached_usd_per_mtok: self.cached_usd_per_mtok.or(known.cached_usd_per_mtok),
+            cache_write_usd_per_mtok: self.cache_write_usd_per_mtok.or(known.cache_write_usd_per_mtok),
+            output_usd_per_mtok: self.output_usd_per_mtok.or(known.output_usd_per_mtok),
+            reasoning: self.reasoning.or(known.reasoning),
         }
     }
 }
 
-impl Config {
-    /// Whether a model's name stands for something: a `[models.NAME]` table, or `provider:model`.
-    ///
-    /// # Errors
-    /// What is wrong with the name, and what would be right.
-    pub fn check_model(&self, name: &str) -> Result<(), String> {
-        self.find_model(name).map(drop)
-    }
-
-    /// Finds the server and the key of a model, named as by [`Self::check_model`].
-    ///
-    /// The customary key of a provider goes only to the customary address: a model with a `base_url` of its own names
-    /// its key itself.
-    ///
-    /// # Errors
-    /// A name that stands for nothing, or a key that is not where the table says.
-    pub fn model(&self, name: &str) -> Result<Model, ConfigError> {
-        let invalid =
-            |what| ConfigError::Invalid { place: format!("model {name:?}"), field: String::new(), what };
-        let (table, model) = self.find_model(name).map_err(invalid)?;
-        let customary = |variable: &str| {
-            let known = matches!(table.provider, Provider::Openai) && table.base_url.is_none();
-            known.then(|| self.variable(variable)).flatten()
+/// Checks every table, once the catalogue is there.
+pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigError> {
+    for (name, table) in &config.models {
+        let refuse = |key, what: &str| Err(layers.refuse(&["models", name, key], what));
+        let provider = match config.find(name) {
+            Ok(found) => found.provider,
+            Err(what) => return Err(layers.refuse(&["models", name], what)),
         };
-        let api_key = match (&table.api_key_env, &table.api_key_file) {
-            (Some(variable), _) => Some(self.variable(variable).ok_or_else(|| {
-                invalid(format!("the variable {variable} of api_key_env is not set; set it to the key"))
-            })?),
-            (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-                Some(text.trim().to_owned())
+        if table.api_key_env.is_some() && table.api_key_file.is_some() {
+            return refuse("api_key_file", "stands beside api_key_env; keep one of the two");
+        }
+        for (key, price) in table.figures(Figures::default()).prices() {
+            if let Some(what) = wrong_price(price) {
+                return refuse(key, what);
             }
-            (None, None) => customary("OPENAI_API_KEY"),
-        };
-        Ok(Model {
-            base_url: customary("OPENAI_BASE_URL").or_else(|| table.base_url.clone()),
-            api_key: api_key.map(Secret),
-            price: table.price(),
-            provider: table.provider,
-            model,
-            headers: table.headers,
-            extra_body: table.extra_body,
-            context_window: table.context_window,
-            max_output_tokens: table.max_output_tokens,
-            max_concurrency: table.max_concurrency,
-        })
+            if table.free && price.is_some() {
+                return refuse(key, "stands beside free = true; keep one of the two");
+            }
+        }
+        if table.account.as_deref().is_some_and(|account| account.trim().is_empty()) {
+            return refuse("account", "is empty; give a name, or leave it out");
+        }
+        let openai = provider == Provider::Openai;
+        for (key, stated, means) in [
+            ("reasoning", table.reasoning.is_some(), openai),
+            ("token_limit", table.token_limit.is_some(), openai),
+            ("prompt_cache", table.prompt_cache.is_some(), provider == Provider::Anthropic),
+        ] {
+            if stated && !means {
+                return refuse(
+                    key,
+                    &format!("means nothing to the provider {}; leave it out", provider.as_str()),
+                );
+            }
+        }
+        if let Some(what) = wrong_fallbacks(config, name, table) {
+            return refuse("fallbacks", &what);
+        }
     }
+    Ok(())
+}
 
-    fn find_model(&self, name: &str) -> Result<(ModelTable, String), String> {
-        if let Some(table) = self.models.get(name) {
-            let model = table.model.clone().unwrap_or_else(|| name.to_owned());
-            return Ok((table.clone(), model));
-        }
-        let known = || {
-            let tables: Vec<_> = self.models.keys().map(|name| format!("{name:?}")).collect();
-            let tables = if tables.is_empty() { "there are none".to_owned() } else { tables.join(", ") };
-            format!(
-                "want scripted:NAME, openai:NAME, or a [models.NAME] table of the configuration ({tables})"
-            )
-        };
-        let Some((provider, model)) = name.split_once(':') else {
-            return Err(format!("no model is called {name:?}; {}", known()));
-        };
-        let Some(provider) = Provider::named(provider) else {
-            return Err(format!("no provider is called {provider:?}; {}", known()));
-        };
-        if model.is_empty() {
-            return Err(format!("the model's name is missing behind the colon; {}", known()));
-        }
-        let table = ModelTable {
-            provider,
-            model: None,
-            base_url: None,
-            api_key_env: None,
-            api_key_file: None,
-            headers: BTreeMap::new(),
-            extra_body: serde_json::Map::new(),
-            context_window: None,
-            max_output_tokens: None,
-            max_concurrency: None,
-            input_usd_per_mtok: None,
-            output_usd_per_mtok: None,
-            cached_usd_per_mtok: None,
-            free: false,
-        };
-        Ok((table, model.to_owned()))
+/// What is wrong with a table's fallbacks: one that is nothing, or a way back to the model itself.
+fn wrong_fallbacks(config: &Config, name: &str, table: &ModelTable) -> Option<String> {
+    if let Some(what) = table.fallbacks.iter().find_map(|fallback| config.check_model(fallback).err()) {
+        return Some(what);
     }
+    let next =
+        |name: &str| config.models.get(name).map(|table| table.fallbacks.as_slice()).unwrap_or_default();
+    let mut seen: Vec<&str> = Vec::new();
+    let mut open: Vec<(&str, String)> = vec![(name, name.to_owned())];
+    while let Some((at, way)) = open.pop() {
+        for fallback in next(at) {
+            let way = format!("{way} > {fallback}");
+            if fallback == name {
+                return Some(format!("leads back to the model itself ({way}); take one out"));
+            }
+            if !seen.contains(&fallback.as_str()) {
+                seen.push(fallback);
+                open.push((fallback, way));
+            }
+        }
+    }
+    None
 }

@@ -152,33 +152,9 @@ fn secrets_are_shown_nowhere() {
     let (config, effective) =
         load(&Sources { file: Some(file), environment, ..Sources::default() }).expect("loads");
     let model = config.model("m").expect("found");
-    assert_eq!(model.api_key.as_ref().map(Secret::expose), Some("hush"));
+    assert_eq!(model.key, Key::Found(Secret::new("hush")));
     let shown = format!("{config:?} {model:?} {} {}", effective.to_toml(), effective.to_json());
     assert!(!shown.contains("hush"), "{shown}");
-}
-
-#[test]
-fn the_customary_key_goes_to_the_customary_address_alone() {
-    let folder = folder();
-    let file =
-        write(&folder, "h.toml", "[models.m]\nprovider = \"openai\"\nbase_url = \"http://other/v1\"\n");
-    let environment = environment(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://mine/v1")]);
-    let (config, _) = load(&Sources { file: Some(file), environment, ..Sources::default() }).expect("loads");
-    let customary = config.model("openai:gpt").expect("found");
-    assert_eq!(customary.base_url.as_deref(), Some("http://mine/v1"));
-    assert_eq!(customary.api_key, Some(Secret::new("k")));
-    let other = config.model("m").expect("found");
-    assert_eq!((other.base_url.as_deref(), other.api_key), (Some("http://other/v1"), None));
-}
-
-#[test]
-fn a_models_name_that_stands_for_nothing_is_refused_with_what_would_be_right() {
-    let (config, _) = load(&Sources::default()).expect("loads");
-    let want =
-        "want scripted:NAME, openai:NAME, or a [models.NAME] table of the configuration (there are none)";
-    assert_eq!(config.check_model("gpt"), Err(format!("no model is called \"gpt\"; {want}")));
-    assert_eq!(config.check_model("acme:x"), Err(format!("no provider is called \"acme\"; {want}")));
-    assert_eq!(config.check_model("scripted:any"), Ok(()));
 }
 
 #[test]
@@ -202,7 +178,10 @@ fn every_key_that_has_no_default_is_shown_as_it_would_be_read() {
     let folder = folder();
     let file = write(&folder, "h.toml", &uncommented.join("\n").replace("free = true ", "# "));
     let (config, _) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
-    assert_eq!(config.models["local"].price(), Price::PerMtok { input: 0.1, output: 0.4, cached: 0.01 });
+    assert_eq!(
+        config.describe("local").expect("known").price,
+        Price::PerMtok { input: 0.1, output: 0.4, cached: 0.01, cache_write: 0.1 }
+    );
     assert_eq!(config.command_tools["ticket"].timeout().map(|time| time.as_secs()), Some(30));
     assert_eq!(config.defaults.params.seed, Some(1));
     assert_eq!(config.tools.process.memory_mib, Some(4096));

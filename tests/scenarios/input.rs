@@ -59,8 +59,8 @@ fn every_mistake_of_an_input_is_told_with_its_line_and_field() {
             "herder: in.jsonl:11: script[0].txt: unknown field 'txt', expected one of 'content', 'text', 'reasoning', 'calls', \
              'toolCalls', 'stop', 'usage', 'delay_ms', 'chunks', 'fault'",
             "herder: in.jsonl:12: tools: there is no tool \"reed\"; want some of bash, edit, grep, list, read, write",
-            "herder: in.jsonl:13: model: no model is called \"clever\"; want scripted:NAME, openai:NAME, or a \
-             [models.NAME] table of the configuration (there are none)",
+            "herder: in.jsonl:13: model: no model is called \"clever\"; want scripted:NAME, anthropic:NAME, \
+             deepseek:NAME, groq:NAME, mistral:NAME, openai:NAME, openrouter:NAME, responses:NAME, or a [models.NAME] table of the configuration (there are none)",
             "herder: in.jsonl:14: model: is missing; name one here, by --model or in [defaults]",
             "herder: in.jsonl:15: limits.max_turns: invalid type: floating point '0.5', expected a whole number, 0 or more",
             "herder: in.jsonl:16: skills: is not supported by this version yet; leave it out",
@@ -171,8 +171,8 @@ fn a_tool_of_the_configuration_that_is_none_is_told_with_its_line() {
 fn a_flag_that_names_nothing_is_told() {
     let place = Place::new();
     place.tasks("in.jsonl", &[json!({"id": "a", "task": "x", "workspace": "work"})]);
-    let unknown = "herder: model: no model is called \"clever\"; want scripted:NAME, openai:NAME, or a [models.NAME] \
-                   table of the configuration (there are none) (a default, of --model or [defaults])";
+    let unknown = "herder: model: no model is called \"clever\"; want scripted:NAME, anthropic:NAME, \
+                   deepseek:NAME, groq:NAME, mistral:NAME, openai:NAME, openrouter:NAME, responses:NAME, or a [models.NAME] table of the configuration (there are none) (a default, of --model or [defaults])";
     refused(&place, &["--model", "clever"], &[unknown]);
     let keyless = "herder: model \"openai:gpt-5\": there is no key for https://api.openai.com/v1; set OPENAI_API_KEY, \
                    or OPENAI_BASE_URL if another server is meant";

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Desk;
 use crate::{
-    config::{Price, Provider},
+    config::Price,
     daemon::wire::{ApiError, Code, GateKind, ModelList, ModelView},
     domain::gate::Scope,
 };
@@ -22,7 +22,7 @@ impl Desk {
             *open.entry(glance.model.to_string()).or_default() += 1;
         }
         let view = |name: &str| {
-            let model = config.model(name).ok();
+            let model = config.describe(name).ok();
             let price = model.as_ref().map(|model| model.price);
             let (input, output) = match price {
                 Some(Price::PerMtok { input, output, .. }) => (Some(input), Some(output)),
@@ -33,11 +33,7 @@ impl Desk {
                 gates.iter().find(|gate| gate.kind == GateKind::Model && gate.name.as_deref() == Some(name));
             ModelView {
                 name: name.to_owned(),
-                provider: match model.as_ref().map(|model| model.provider) {
-                    Some(Provider::Openai) => "openai".to_owned(),
-                    Some(Provider::Scripted) => "scripted".to_owned(),
-                    None => "unknown".to_owned(),
-                },
+                provider: model.as_ref().map_or("unknown", |model| model.provider.as_str()).to_owned(),
                 context_window: model.as_ref().and_then(|model| model.context_window).map(u64::from),
                 model: model.map(|model| model.model).unwrap_or_default(),
                 input_usd_per_mtok: input,

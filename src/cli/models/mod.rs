@@ -1,0 +1,52 @@
+//! `herder models`: the models that can be asked, and a check of one.
+
+mod check;
+mod list;
+
+use clap::{Args, Subcommand};
+
+use super::{Context, Exit};
+
+pub(super) const ABOUT: &str = "List the models that runs can ask, or check one
+
+A model is SERVER:NAME, as openai:gpt-5, or the name of a [models.NAME] table of the configuration. What is known of the usual \
+ones (their addresses, windows and prices) is built in; a models.toml beside your own config.toml replaces single figures of \
+it. With a daemon, its models are first, with their open runs.
+
+KEY says whether the key of a model is there; the key itself is shown nowhere.";
+
+pub(super) const AFTER: &str = "EXAMPLES
+  herder models
+  herder models anthropic
+  herder models --json | jq -r 'select(.key == \"found\") | .name'
+  herder models check openai:gpt-5
+  herder models check local --timeout 5m --json";
+
+/// Flags of `herder models`.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ModelsArgs {
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// Only models with this in their name, provider or address
+    #[arg(value_name = "FILTER")]
+    pub filter: Option<String>,
+    /// Print JSON, one model a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What else can be done with models.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    #[command(about = super::short(check::ABOUT), long_about = check::ABOUT, after_long_help = check::AFTER)]
+    Check(check::CheckArgs),
+}
+
+/// Runs the command.
+pub(crate) async fn main(args: ModelsArgs, context: Context) -> anyhow::Result<Exit> {
+    match args.verb {
+        Some(Verb::Check(args)) => check::main(args, context).await,
+        None => list::main(&args, &context).await,
+    }
+}
