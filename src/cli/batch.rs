@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{TaskArgs, WorkArgs},
+    args::{TaskArgs, WorkArgs, usd},
     progress::{Progress, ProgressMode, Reporter, Rest},
     render::counted,
     signals::Signals,
-    start::{Tell, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{Tell, caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
@@ -28,7 +28,10 @@ use crate::{
         input::{self, InputTask, Rules, Selection, Source, repeated},
     },
     config::Flag,
-    domain::batch::{Halt, RetryFailed, StaleLines},
+    domain::{
+        batch::{Halt, RetryFailed, StaleLines},
+        usage::NanoUsd,
+    },
 };
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
@@ -51,7 +54,7 @@ pub(super) const AFTER: &str = "EXAMPLES
 
 EXIT CODES
   0  every task is done
-  1  some are not
+  1  some are not, or not started for want of money
   2  bad usage, configuration or input; nothing ran
   3  halted by --halt
   4  the journal does not fit the input
@@ -122,6 +125,9 @@ pub struct BatchArgs {
     /// Stop when N tasks, or N% of all, have ended otherwise than done: soon,fail=N or now,fail=N%
     #[arg(long, value_name = "WHEN", help_heading = "Which tasks, and when")]
     pub halt: Option<Halt>,
+    /// Dollars that all of it may cost; tasks that are not begun for want of them start with a larger one
+    #[arg(long, value_name = "USD", value_parser = usd, help_heading = "Which tasks, and when")]
+    pub max_cost: Option<NanoUsd>,
 
     /// Further attempts at a task that failed in a way that may pass
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Again")]
@@ -184,7 +190,9 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         return super::attach::main(args, context).await;
     }
     let _metrics = serve_metrics(args.work.metrics)?;
-    let tasks = with_rules(&context.config, |rules| tasks(&args, rules))??;
+    let mut tasks = with_rules(&context.config, |rules| tasks(&args, rules))??;
+    let owner = caller();
+    tasks.iter_mut().for_each(|task| task.spec.owner.clone_from(&owner));
     let chosen = chosen(&args, &tasks)?;
     let out = out(&args)?;
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
@@ -199,8 +207,12 @@ pub(crate) async fn main(args: BatchArgs, context: Context) -> anyhow::Result<Ex
         keep_order: args.keep_order,
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
+        max_cost: args.max_cost,
     };
     Herder::check(&context.config, tasks.iter().map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
+    let is_limited = args.max_cost.is_some() || context.config.limits_costs();
+    let limited = tasks.iter().filter(|task| is_limited || task.spec.limits.max_cost_usd.is_some());
+    Herder::check_prices(&context.config, limited.map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
     if args.dry_run {
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
@@ -375,11 +387,18 @@ impl Shown {
 
     fn finish(mut self, report: &Report, how_to_go_on: &str) {
         self.progress.set_running(0);
-        let rest = Rest { halted: report.halted, unfinished: report.unfinished };
+        let Report { halted, unfinished, unaffordable, .. } = *report;
+        let rest = Rest { halted, unfinished, unaffordable };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
-        if report.unfinished > 0 && !self.reporter.is_json() {
+        if unaffordable > 0 && !self.reporter.is_json() {
+            let tasks = counted(unaffordable, "task");
+            (self.tell)(&format!(
+                "{tasks} not started (budget: cost); the same command with a larger --max-cost starts them"
+            ));
+        }
+        if unfinished > unaffordable && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
-            let tasks = counted(report.unfinished, "task");
+            let tasks = counted(unfinished - unaffordable, "task");
             (self.tell)(&format!("{halted}{tasks} not finished; {how_to_go_on}"));
         }
     }

@@ -217,22 +217,25 @@ impl Limits {
 }
 
 /// An amount as a number of dollars, as people write it.
-mod dollars {
+pub mod dollars {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     use super::NanoUsd;
 
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Whatever takes it fails.
     #[expect(clippy::ref_option, reason = "serde passes a reference")]
-    pub(super) fn serialize<S: Serializer>(
-        amount: &Option<NanoUsd>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(amount: &Option<NanoUsd>, serializer: S) -> Result<S::Ok, S::Error> {
         amount.map(NanoUsd::usd).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<NanoUsd>, D::Error> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no amount.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NanoUsd>, D::Error> {
         let Some(usd) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
         if usd.is_finite() && usd >= 0.0 {
             Ok(Some(NanoUsd::from_usd(usd)))

@@ -11,19 +11,24 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{RunActor, RunMsg, RunState, answer::Answer, judge::Judge};
+use super::{
+    RunActor, RunMsg, RunState,
+    answer::Answer,
+    judge::Judge,
+    purse::{Denied, Purse},
+};
 use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
         context,
+        event::ParkReason,
         id::RunId,
         message::{self, RequestRecord},
         outcome::FaultClass,
         run::Input,
-        task::Params,
         time::Timestamp,
-        usage::estimated_tokens,
+        usage::{NanoUsd, Usage, estimated_tokens},
     },
     model::{Delta, Model, ModelError, Request, governor::Permit},
     telemetry::{metric, span},
@@ -42,6 +47,7 @@ struct Asking {
     /// Bytes that the model is sent, for when it does not say how many tokens that was.
     bytes: usize,
     record: RequestRecord,
+    purse: Purse,
 }
 
 /// What came of a request, and what goes on with it.
@@ -77,20 +83,21 @@ pub(super) fn spawn(
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
     let projection = context::project(&spec, state.run.history(), state.run.history_bytes(), budget);
-    let max_tokens = spec.params.max_tokens.or(state.model.max_output_tokens);
+    let purse = Purse::of(actor, state, &spec);
+    state.progress.out = Some(purse.out());
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
         digest: None,
         included: count(projection.included),
         omitted: count(projection.omitted),
-        max_tokens,
+        max_tokens: None,
         tools: None,
     };
     let request = Request {
         model: state.model.wire_name.clone(),
         messages: projection.messages,
         tools: state.tools.specs.clone(),
-        params: Params { max_tokens, ..spec.params.clone() },
+        params: spec.params.clone(),
         response_format: spec.response_format.clone(),
         script: spec.script.clone(),
         reply: usize::try_from(state.run.replies()).unwrap_or(usize::MAX),
@@ -110,6 +117,7 @@ pub(super) fn spawn(
         since: Instant::now(),
         bytes: state.run.history_bytes() + spec.system.as_ref().map_or(0, |text| text.len()),
         record,
+        purse,
     };
     let led_here = state.progress.last;
     let permit = state.progress.permit.take();
@@ -125,7 +133,7 @@ pub(super) fn spawn(
         let asked = AssertUnwindSafe(asking.ask(request, permit)).catch_unwind().await;
         let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
-            Asked { input: failed(turn, attempt, fault), permit: None, rest: None }
+            Asked { input: failed(turn, attempt, fault, None), permit: None, rest: None }
         });
         let over = match &mut rest {
             Some(rest) => tokio::time::timeout(REST.0, rest.next()).await.is_ok(),
@@ -162,21 +170,36 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(mut self, request: Request, permit: Option<Permit>) -> Asked {
+    async fn ask(mut self, mut request: Request, permit: Option<Permit>) -> Asked {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
-            return Asked { input: failed(turn, attempt, fault), permit: None, rest: None };
+            return Asked { input: failed(turn, attempt, fault, None), permit: None, rest: None };
+        }
+        if let Err(denied) = self.purse.fit() {
+            return Asked { input: denied.input(turn, attempt), permit: None, rest: None };
         }
         let mut permit = match permit {
             Some(permit) => permit,
             None => self.model.governor.admit().await,
         };
+        let mut held = match self.purse.reserve().await {
+            Ok(held) => held,
+            Err(denied) => return Asked { input: denied.input(turn, attempt), permit: None, rest: None },
+        };
+        request.params.max_tokens = Some(self.purse.ask.max_tokens);
+        self.record.max_tokens = request.params.max_tokens;
+        let most = self.purse.costs().then(|| self.purse.most());
         permit.send(estimated_tokens(self.bytes)).await;
         self.since = Instant::now();
+        self.purse.sent(&mut held);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
-        let heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
+        let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
+        let usage = answer.used(&self.model, self.bytes, most);
+        if heard.is_ok() && usage.is_none() && most.is_some() && answer.is_empty() {
+            heard = Err(error(FaultClass::Transient, "the model's answer was empty"));
+        }
         let duration = self.since.elapsed();
         self.record.digest = answer.digest.take();
         if let Some(rates) = answer.rates.take() {
@@ -187,7 +210,8 @@ impl Asking {
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
         match heard {
             Ok(()) => {
-                let usage = answer.used(&self.model, self.bytes);
+                let usage = usage.or(most);
+                held.settle(usage.and_then(|usage| usage.cost));
                 permit.answered(usage.map_or(0, |usage| usage.total()));
                 let proposal = answer.judged(&self.judge, self.record, usage, duration).await;
                 let input = Input::Replied { turn, attempt, proposal: Box::new(proposal) };
@@ -195,7 +219,10 @@ impl Asking {
             }
             Err(error) => {
                 permit.failed(error.class, error.retry_after);
-                Asked { input: failed(turn, attempt, error), permit: Some(permit), rest: None }
+                // One that was turned away costs nothing; of any other nobody knows.
+                let usage = most.filter(|_| !error.refused);
+                held.settle(if error.refused { Some(NanoUsd::default()) } else { None });
+                Asked { input: failed(turn, attempt, error, usage), permit: Some(permit), rest: None }
             }
         }
     }
@@ -275,7 +302,7 @@ impl Asking {
     }
 }
 
-fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
+fn failed(turn: u32, attempt: u32, error: ModelError, usage: Option<Usage>) -> Input {
     let ModelError { class, message, retry_after, refused: _ } = error;
     Input::ModelFailed {
         turn,
@@ -283,10 +310,19 @@ fn failed(turn: u32, attempt: u32, error: ModelError) -> Input {
         class,
         error: message,
         retry_after,
-        usage: None,
+        usage,
         parks: None,
         fallback: None,
         jitter: jitter(),
+    }
+}
+
+impl Denied {
+    fn input(self, turn: u32, attempt: u32) -> Input {
+        match self {
+            Self::Limit(limit) => Input::OutOfBudget { turn, attempt, limit },
+            Self::NotBegun => Input::Park(ParkReason::Budget),
+        }
     }
 }
 

@@ -55,10 +55,17 @@ impl RunActor {
 
     /// Gives the slot up, unless something else came in between.
     pub(super) fn park(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        if !self.is_to_park(state) {
-            return Ok(());
-        }
-        let Ok(ticket) = self.step(me, state, Input::Park(ParkReason::Paused))? else { return Ok(()) };
+        if self.is_to_park(state) { self.park_as(me, state, ParkReason::Paused) } else { Ok(()) }
+    }
+
+    /// Gives the slot up before the open request has gone out.
+    pub(super) fn park_as(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        reason: ParkReason,
+    ) -> Result<(), StoreError> {
+        let Ok(ticket) = self.step(me, state, Input::Park(reason))? else { return Ok(()) };
         self.cancel.cancel();
         let (store, me) = (self.services.store.clone(), me.clone());
         tokio::spawn(async move {

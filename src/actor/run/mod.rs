@@ -29,12 +29,14 @@ mod ask;
 mod hold;
 mod judge;
 mod message;
+mod purse;
 mod step;
 mod timer;
 
 pub use ask::jitter;
 pub use judge::Offer;
 pub use message::RunMsg;
+pub use purse::lost;
 use step::Progress;
 
 /// A run at work.
@@ -119,6 +121,8 @@ impl Actor for RunActor {
 impl RunActor {
     fn take(&self, me: &ActorRef<RunMsg>, state: &mut RunState, message: RunMsg) -> Result<(), StoreError> {
         match message {
+            // What follows says how it goes on.
+            RunMsg::Begin(input @ Input::RequestLost(_)) => self.put(state, input)?,
             RunMsg::Begin(input) => self.report(me, state, input)?,
             RunMsg::Ask(Input::CancelCall(call), reply) => self.cancel_call(me, state, call, reply)?,
             RunMsg::Ask(input, reply) => self.ask(me, state, input, reply)?,
@@ -129,7 +133,11 @@ impl RunActor {
             }
             RunMsg::Asked(input, permit) => {
                 state.progress.permit = permit;
-                self.report(me, state, input)?;
+                state.progress.out = None;
+                match input {
+                    Input::Park(reason) => self.park_as(me, state, reason)?,
+                    input => self.report(me, state, input)?,
+                }
                 // Whoever asks next has taken it; if nobody does, the place is free.
                 state.progress.permit = None;
             }

@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask};
+use super::{RunActor, RunMsg, RunState, ask, purse::Out};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -35,6 +35,8 @@ pub(super) struct Progress {
     pub(super) timer: Option<AbortHandle>,
     /// A place to ask from, on its way from one request of a turn to the next.
     pub(super) permit: Option<Permit>,
+    /// What the open request may have used up, if it is out.
+    pub(super) out: Option<Out>,
     /// The last append that was handed over.
     pub(super) last: Option<Ticket>,
 }
@@ -169,6 +171,9 @@ impl RunActor {
         state: &mut RunState,
         input: Input,
     ) -> Result<Result<Ticket, Refused>, StoreError> {
+        if matches!(input, Input::End(_)) {
+            self.give_up_request(state)?;
+        }
         let facts = match state.run.decide(input, self.services.clock.now()) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
@@ -189,6 +194,22 @@ impl RunActor {
             self.start_owed(me, state);
         }
         Ok(Ok(ticket))
+    }
+
+    /// Puts on record what the open request may have used up, if it is out: nobody will hear its answer.
+    fn give_up_request(&self, state: &mut RunState) -> Result<(), StoreError> {
+        match state.progress.out.take().and_then(|out| out.get().copied()) {
+            Some(usage) => self.put(state, Input::RequestLost(usage)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts something on record that nothing follows from.
+    pub(super) fn put(&self, state: &mut RunState, input: Input) -> Result<(), StoreError> {
+        let Ok(facts) = state.run.decide(input, self.services.clock.now()) else { return Ok(()) };
+        state.progress.last = Some(self.services.store.append(state.run.id(), state.run.seq(), &facts)?);
+        facts.iter().for_each(|fact| state.run.evolve(fact));
+        Ok(())
     }
 
     pub(super) fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
@@ -293,6 +314,7 @@ impl RunActor {
 
     /// The log says that herder stopped here; the run goes on at the next start.
     fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
+        self.give_up_request(state)?;
         let Ok(facts) = state.run.decide(Input::Interrupt, self.services.clock.now()) else { return Ok(()) };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
         for fact in &facts {

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Jobs,
+    accounts::Accounts,
     arrival::Arriving,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     over::{Ended, Waiters},
@@ -47,6 +48,7 @@ pub(super) struct Tree {
     /// Runs whose logs are read.
     pub(super) arriving: HashMap<RunId, Arriving>,
     pub(super) gates: Gates,
+    pub(super) accounts: Accounts,
     max_live: usize,
     pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
@@ -96,6 +98,7 @@ impl Actor for Root {
             live: HashMap::new(),
             arriving: HashMap::new(),
             gates: Gates::default(),
+            accounts: Accounts::new(&self.services),
             max_live: self.services.settings.max_live_runs,
             stopping: Stopping::No,
             drained: Vec::new(),
@@ -141,6 +144,12 @@ impl Actor for Root {
             RootMsg::Open(scope, reply) => drop(reply.send(tree.open(&scope))),
             RootMsg::Gates(reply) => drop(reply.send(tree.gates.clone())),
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
+            RootMsg::Reserve(reserve) => self.reserve(tree, *reserve),
+            RootMsg::Settle(id, actual) => tree.accounts.settle(id, actual),
+            RootMsg::Spent(node, amount) => tree.accounts.spent(node, amount),
+            RootMsg::SetCap(node, cap) => tree.accounts.set_cap(node, cap),
+            RootMsg::SetBudgets(budgets) => tree.accounts.set_budgets(budgets),
+            RootMsg::Accounts(reply) => drop(reply.send(tree.accounts.standings())),
         }
         tree.fill_slots();
         tree.stop_if_drained(&me);

@@ -69,6 +69,7 @@ impl<'a> Completer<'a> {
             priority: line.priority.unwrap_or(defaults.priority),
             labels: over(&defaults.labels, line.labels),
             submission: None,
+            owner: None,
             meta: line.meta,
             params: params(line.params.unwrap_or_default(), &defaults.params),
             response_format: line.response_format.or_else(|| defaults.response_format.clone()),

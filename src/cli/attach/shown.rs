@@ -86,7 +86,7 @@ impl Shown {
 
     /// Shows the end of the batch.
     pub(super) fn finish(&mut self, batch: &BatchView, unfinished: usize, last_words: Option<&str>) {
-        let rest = Rest { halted: batch.state == BatchState::Halted, unfinished };
+        let rest = Rest { halted: batch.state == BatchState::Halted, unfinished, unaffordable: 0 };
         self.progress.set_running(0);
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
         if let Some(words) = last_words {
@@ -96,7 +96,11 @@ impl Shown {
 
     /// Shows how far the batch is that goes on unwatched.
     pub(super) fn leave(&self, unfinished: usize, last_words: &str) {
-        self.reporter.finish(&self.progress, self.since.elapsed(), Rest { halted: false, unfinished });
+        self.reporter.finish(
+            &self.progress,
+            self.since.elapsed(),
+            Rest { halted: false, unfinished, unaffordable: 0 },
+        );
         (self.tell)(last_words);
     }
 

@@ -14,6 +14,7 @@ use super::{By, Desk, list::refuse, submit::invalid};
 use crate::{
     config::{self, Config, Effective, Files, Flag},
     daemon::wire::{ApiError, Changed, Code, ConfigPatch, ConfigView, ReloadReport},
+    domain::budget::Node,
 };
 
 /// Where a value comes from that a client changed.
@@ -33,7 +34,9 @@ const LIVE_KEYS: &[&str] = &[
     "models",
     "notify",
     "supervisor.max_live_runs",
+    "supervisor.max_cost_usd",
     "supervisor.drain_s",
+    "budget",
 ];
 
 /// What is new.
@@ -112,6 +115,9 @@ impl Desk {
         self.herder.replace_models(&config).map_err(|error| invalid(&error))?;
         let report = self.compare(&effective);
         self.herder.supervisor.set_max_live_runs(config.supervisor.max_live_runs.get());
+        self.herder.supervisor.set_cap(Node::Process, config.supervisor.max_cost_usd);
+        self.herder.supervisor.set_budgets(config.budget.iter().map(Into::into).collect());
+        self.batches.look_again();
         self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
         *layers = (sources, files);

@@ -65,7 +65,7 @@ pub struct TaskBody {
 }
 
 /// How much a run may use up. What is absent is not limited, but for turns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskLimits {
     /// Model turns.
@@ -83,6 +83,9 @@ pub struct TaskLimits {
     /// Tokens sent and answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
+    /// US dollars that it may cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
     /// Seconds from the run's start to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,

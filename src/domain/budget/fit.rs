@@ -29,7 +29,13 @@ impl Ask {
     /// What it can come to at most.
     pub fn most(&self) -> Usage {
         let (input, output) = (self.input, u64::from(self.max_tokens));
-        Usage { input, output, cost: self.price.map(|price| price.most(input, output)), estimated: true, ..Usage::default() }
+        Usage {
+            input,
+            output,
+            cost: self.price.map(|price| price.most(input, output)),
+            estimated: true,
+            ..Usage::default()
+        }
     }
 
     /// Makes it fit what limits leave of what they allow.
@@ -68,7 +74,8 @@ impl Ask {
     fn costing(self, amount: NanoUsd, price: Price) -> Option<Self> {
         let max_tokens = price.affords(amount, self.input, self.max_tokens);
         let fits = Self { max_tokens, ..self };
-        (max_tokens >= self.least_tokens() && price.most(fits.input, max_tokens.into()) <= amount).then_some(fits)
+        (max_tokens >= self.least_tokens() && price.most(fits.input, max_tokens.into()) <= amount)
+            .then_some(fits)
     }
 
     /// Makes it cost no more than what it was granted.
@@ -83,7 +90,7 @@ impl Ask {
 
 /// How many tokens a conversation is at most. The last answer of `model` says how many it was up to there; of what came
 /// since, and of a conversation without such an answer and what goes with it, three bytes are taken to be one.
-pub fn input_tokens(history: &[Message], model: &str, other_bytes: usize) -> u64 {
+pub fn input_tokens(history: &[Message], model: &str, other_bytes: impl FnOnce() -> usize) -> u64 {
     /// What a message has beside its text.
     const AROUND: usize = 24;
     let mut bytes = 0;
@@ -96,7 +103,7 @@ pub fn input_tokens(history: &[Message], model: &str, other_bytes: usize) -> u64
         }
         bytes += message.bytes() + AROUND;
     }
-    tokens(bytes + other_bytes)
+    tokens(bytes + other_bytes())
 }
 
 fn tokens(bytes: usize) -> u64 {
@@ -114,7 +121,8 @@ mod tests {
     };
 
     fn ask(input: u64, max_tokens: u32) -> Ask {
-        let price = Price { input: NanoUsd::from_usd(1.0), output: NanoUsd::from_usd(10.0), ..Price::default() };
+        let price =
+            Price { input: NanoUsd::from_usd(1.0), output: NanoUsd::from_usd(10.0), ..Price::default() };
         Ask { input, max_tokens, price: Some(price) }
     }
 
@@ -164,10 +172,14 @@ mod tests {
         let reply = |model: &str, estimated| {
             let usage = Usage { input: 900, output: 100, estimated, ..Usage::default() };
             let request = RequestRecord { model: model.into(), ..RequestRecord::default() };
-            Message::Assistant(Arc::new(Reply { usage, request: Some(request.into()), ..Reply::new(Stop::EndTurn) }))
+            Message::Assistant(Arc::new(Reply {
+                usage,
+                request: Some(request.into()),
+                ..Reply::new(Stop::EndTurn)
+            }))
         };
         let said = Message::User("x".repeat(276).into());
-        let of = |reply| input_tokens(&[said.clone(), reply, said.clone()], "m", 30);
+        let of = |reply| input_tokens(&[said.clone(), reply, said.clone()], "m", || 30);
         assert_eq!(of(reply("m", false)), 1_000 + 100);
         assert_eq!((of(reply("m", true)), of(reply("other", false))), (218, 218));
     }

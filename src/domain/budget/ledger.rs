@@ -112,9 +112,10 @@ impl Ledger {
 
     /// Reserves, at once if there is an answer at once.
     pub fn reserve(&mut self, id: Reservation, wish: Wish) -> Option<Answer> {
-        let queued = wish.path.iter().find(|node| {
-            self.accounts.get(node).is_some_and(|account| !account.waiting.is_empty())
-        });
+        let queued = wish
+            .path
+            .iter()
+            .find(|node| self.accounts.get(node).is_some_and(|account| !account.waiting.is_empty()));
         let now = match queued {
             Some(node) => Now::WaitAt(node.clone()),
             None => self.examine(&wish),
@@ -190,7 +191,8 @@ impl Ledger {
     fn wake(&mut self, nodes: &[Node]) -> Vec<(Reservation, Answer)> {
         let mut answered = Vec::new();
         for node in nodes {
-            while let Some(id) = self.accounts.get(node).and_then(|account| account.waiting.front().copied()) {
+            while let Some(id) = self.accounts.get(node).and_then(|account| account.waiting.front().copied())
+            {
                 let now = self.waiting.get(&id).map(|wish| self.examine(wish));
                 if matches!(&now, Some(Now::WaitAt(at)) if at == node) {
                     break;
@@ -255,7 +257,8 @@ mod tests {
         let answers = ledger.settle(one, Some(NanoUsd::new(50)));
         assert_eq!(answers, [(two, Answer::Refused(batch(1))), (three, granted(10))]);
         assert_eq!(ledger.settle(three, None), []);
-        let spent = Standing { cap: Some(NanoUsd::new(100)), spent: NanoUsd::new(60), reserved: NanoUsd::new(0) };
+        let spent =
+            Standing { cap: Some(NanoUsd::new(100)), spent: NanoUsd::new(60), reserved: NanoUsd::new(0) };
         assert_eq!(ledger.standing(&batch(1)), spent);
         assert_eq!(ledger.standing(&Node::Process), Standing { cap: None, ..spent });
     }
@@ -305,19 +308,32 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Reserve { path: usize, amount: u64, least: u64, opens: bool },
+        Reserve {
+            path: usize,
+            amount: u64,
+            least: u64,
+            opens: bool,
+        },
         /// Of one that is open: so many percent of it.
-        Settle { which: usize, percent: Option<u64> },
-        Cap { node: usize, cap: Option<u64> },
+        Settle {
+            which: usize,
+            percent: Option<u64>,
+        },
+        Cap {
+            node: usize,
+            cap: Option<u64>,
+        },
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let reserve = (0..3_usize, 1..200_u64, 0..100_u64, any::<bool>()).prop_map(|(path, amount, percent, opens)| {
-            Step::Reserve { path, amount, least: amount * percent / 100, opens }
-        });
+        let reserve =
+            (0..3_usize, 1..200_u64, 0..100_u64, any::<bool>()).prop_map(|(path, amount, percent, opens)| {
+                Step::Reserve { path, amount, least: amount * percent / 100, opens }
+            });
         let settle = (any::<prop::sample::Index>(), prop::option::of(0..=100_u64))
             .prop_map(|(which, percent)| Step::Settle { which: which.index(64), percent });
-        let cap = (0..3_usize, prop::option::of(0..1_000_u64)).prop_map(|(node, cap)| Step::Cap { node, cap });
+        let cap =
+            (0..3_usize, prop::option::of(0..1_000_u64)).prop_map(|(node, cap)| Step::Cap { node, cap });
         prop::collection::vec(prop_oneof![4 => reserve, 4 => settle, 1 => cap], 1..200)
     }
 

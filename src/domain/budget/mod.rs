@@ -140,7 +140,12 @@ mod tests {
     #[test]
     fn periods_begin_at_midnight_and_on_the_first() {
         // Days from 1970-01-01 on: 2024-02-29, 2024-03-01, 2024-12-31, 2025-01-01, and the first of their months.
-        let table = [(19_782, 19_754, 19_783), (19_783, 19_783, 19_814), (20_088, 20_058, 20_089), (20_089, 20_089, 20_120)];
+        let table = [
+            (19_782, 19_754, 19_783),
+            (19_783, 19_783, 19_814),
+            (20_088, 20_058, 20_089),
+            (20_089, 20_089, 20_120),
+        ];
         for (today, first, next) in table {
             let noon = Timestamp::from_micros(today * DAY + DAY / 2);
             assert_eq!(Period::Day.start(noon), day(today));

@@ -63,7 +63,7 @@ impl Draft<'_> {
             Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
         };
         if let Some(error) = fault {
-            self.model_failed(Fault::new(FaultClass::Transient, error));
+            self.model_failed(Fault { usage, ..Fault::new(FaultClass::Transient, error) });
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
