@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod arrival;
+mod budget;
 mod cancel;
 mod cancel_call;
 mod doubles;

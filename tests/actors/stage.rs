@@ -23,6 +23,7 @@ use herder::{
         run::{Input, Run},
         task::TaskSpec,
         time::Timestamp,
+        usage::Price,
     },
     model::{Model, ModelProvider, Models, scripted::Scripted},
     store::{EventStore, memory::MemoryStore},
@@ -48,6 +49,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 pub(crate) struct Plan {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) provider: Arc<dyn ModelProvider>,
+    pub(crate) price: Option<Price>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) policy: Policy,
@@ -59,6 +61,7 @@ impl Default for Plan {
         Self {
             store: Arc::new(MemoryStore::default()),
             provider: Arc::new(Scripted::default()),
+            price: None,
             clock: Arc::new(SystemClock),
             tools: Vec::new(),
             policy: policies::load("trusted").unwrap(),
@@ -107,7 +110,8 @@ impl Plan {
             toolbox.register(tool).unwrap();
         }
         let models = Models::default();
-        models.insert(Model { wire_name: "fake-1".into(), ..Model::new("m", self.provider) });
+        let model = Model::new("m", self.provider);
+        models.insert(Model { wire_name: "fake-1".into(), price: self.price, ..model });
         let services = Services {
             store: self.store.clone(),
             clock: self.clock,

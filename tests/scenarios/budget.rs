@@ -1,0 +1,138 @@
+//! Batches that may cost so much and no more, against a server that charges and keeps its own account.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    model::{
+        bill::{Bill, INPUT, Manner, OUTPUT},
+        server::{Server, Step},
+    },
+    support::{Place, assert_sound, field, until},
+};
+
+/// Tasks of one turn each.
+fn place(server: &Server, tasks: usize) -> Place {
+    let place = Place::new();
+    let (input, output) = (INPUT * 1_000_000, OUTPUT * 1_000_000);
+    place.write(
+        "c.toml",
+        format!(
+            "[models.m]\nprovider = \"openai\"\nmodel = \"fake-1\"\nbase_url = \"{}\"\n\
+             input_usd_per_mtok = {}\noutput_usd_per_mtok = {}\n\
+             [models.dear]\nprovider = \"openai\"\nbase_url = \"{}\"\n",
+            server.base_url(),
+            input as f64 / 1e9,
+            output as f64 / 1e9,
+            server.base_url(),
+        ),
+    );
+    let task = |number: usize| {
+        json!({"id": format!("t{number}"), "task": format!("Do it, {number}."), "workspace": "work", "tools": ["read"],
+            "model": "m", "params": {"max_tokens": 2_000}})
+    };
+    place.tasks("in.jsonl", &(0..tasks).map(task).collect::<Vec<Value>>());
+    place
+}
+
+async fn server(bill: &Bill, delay: Duration) -> Server {
+    let account = bill.clone();
+    Server::start(move |request| {
+        let manner = match account.next() % 10 {
+            3 => Manner::BreaksOff,
+            6 => Manner::Untold,
+            _ => Manner::Told,
+        };
+        match account.answer(request, manner, vec![json!({"content": "all done, and well"})], "stop") {
+            crate::model::server::Answer::Stream(events) => {
+                let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                let body = format!("{body}data: [DONE]\n\n").into_bytes();
+                crate::model::server::Answer::Raw(vec![Step::Wait(delay), Step::Bytes(body)])
+            }
+            other => other,
+        }
+    })
+    .await
+}
+
+fn batch<'a>(cost: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["batch", "in.jsonl", "-o", "out.jsonl", "--config", "c.toml", "-j", "16", "--max-cost", cost], more]
+        .concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_stops_at_its_cap_and_the_same_command_with_a_larger_one_does_the_rest() {
+    let bill = Bill::default();
+    let server = server(&bill, Duration::ZERO).await;
+    let place = place(&server, 60);
+    let ended = place.herder(&batch("0.12", &[])).expect(1);
+    let cap = 120_000_000;
+    assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
+    let done = place.results("out.jsonl");
+    assert!(done.iter().all(|line| line["outcome"] == "done") && !done.is_empty() && done.len() < 60);
+    let rest = format!("{} tasks not started (budget: cost)", 60 - done.len());
+    assert!(
+        ended.err.contains(&format!("herder: {rest}; the same command with a larger --max-cost")),
+        "{}",
+        ended.err
+    );
+    let spent = bill.charged();
+    let again = place.herder(&batch("0.12", &["--json"])).expect(1);
+    let summary: Value = serde_json::from_str(again.err.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&summary["not_started"], &summary["unfinished"]),
+        (&json!(60 - done.len()), &json!(60 - done.len()))
+    );
+    assert_eq!(bill.charged(), spent, "what was spent is known, so nothing is begun");
+    place.herder(&batch("5", &[])).expect(0);
+    let results = place.results("out.jsonl");
+    assert_eq!(results.len(), 60);
+    assert!(results.iter().all(|line| line["outcome"] == "done" && line["attempt"] == 1));
+    let recorded: f64 = results.iter().map(|line| line["cost_usd"].as_f64().unwrap()).sum();
+    let charged = bill.charged() as f64 / 1e9;
+    println!("{} tasks for $0.12, all for ${charged:.4}, ${recorded:.4} of record", done.len());
+    assert!(charged <= recorded && recorded < charged * 1.2, "{charged} {recorded}");
+    assert_sound(&place.events("out.jsonl.state"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_killed_and_goes_on_stays_within_its_cap() {
+    let bill = Bill::default();
+    let server = server(&bill, Duration::from_millis(30)).await;
+    let place = place(&server, 200);
+    let cap = 400_000_000;
+    for killed_at in [5, 20, 40] {
+        let batch = place.start(&batch("0.4", &[]));
+        until("some results", || place.results("out.jsonl").len() >= killed_at);
+        batch.kill();
+        assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
+    }
+    let ended = place.herder(&batch("0.4", &[])).expect(1);
+    assert!(ended.err.contains("not started (budget: cost)"), "{}", ended.err);
+    println!("charged {} of {cap}, {} results", bill.charged(), place.results("out.jsonl").len());
+    assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
+    let lost = place.herder(&["events", "--all", "--json", "--state", "out.jsonl.state"]).expect(0).json();
+    assert!(field(&lost, "kind").contains(&"request_lost"), "what was under way at a kill is of record");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_on_what_nobody_knows_the_price_of_is_refused_at_the_start() {
+    let server = server(&Bill::default(), Duration::ZERO).await;
+    let place = place(&server, 1);
+    place.tasks("in.jsonl", &[json!({"id": "a", "task": "x", "workspace": "work", "model": "dear"})]);
+    for args in [
+        batch("1", &[]),
+        vec!["batch", "in.jsonl", "--config", "c.toml", "--run-max-cost", "1"],
+        vec!["run", "x", "--config", "c.toml", "--model", "dear", "--run-max-cost", "1", "--state", "s"],
+    ] {
+        let ended = place.herder(&args).expect(2);
+        assert!(ended.err.contains("model \"dear\" has no known price"), "{}", ended.err);
+        assert!(
+            ended.err.contains("free = true") && ended.err.contains("config/models.toml"),
+            "{}",
+            ended.err
+        );
+    }
+    assert_eq!(server.requests().len(), 0);
+}
