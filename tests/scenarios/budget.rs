@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::{
     model::{
         bill::{Bill, INPUT, Manner, OUTPUT},
-        server::{Server, Step},
+        server::{Answer, Server, Step},
     },
     support::{Place, assert_sound, field, until},
 };
 
 /// Tasks of one turn each.
-fn place(server: &Server, tasks: usize) -> Place {
+fn place(server: &Server, tasks: usize, max_tokens: u32) -> Place {
     let place = Place::new();
     let (input, output) = (INPUT * 1_000_000, OUTPUT * 1_000_000);
     place.write(
@@ -30,25 +30,26 @@ fn place(server: &Server, tasks: usize) -> Place {
     );
     let task = |number: usize| {
         json!({"id": format!("t{number}"), "task": format!("Do it, {number}."), "workspace": "work", "tools": ["read"],
-            "model": "m", "params": {"max_tokens": 2_000}})
+            "model": "m", "params": {"max_tokens": max_tokens}})
     };
     place.tasks("in.jsonl", &(0..tasks).map(task).collect::<Vec<Value>>());
     place
 }
 
-async fn server(bill: &Bill, delay: Duration) -> Server {
+/// One answer in ten is charged without having been heard, if it may be.
+async fn server(bill: &Bill, delay: Duration, breaks_off: bool) -> Server {
     let account = bill.clone();
     Server::start(move |request| {
         let manner = match account.next() % 10 {
-            3 => Manner::BreaksOff,
+            3 if breaks_off => Manner::BreaksOff,
             6 => Manner::Untold,
             _ => Manner::Told,
         };
         match account.answer(request, manner, vec![json!({"content": "all done, and well"})], "stop") {
-            crate::model::server::Answer::Stream(events) => {
+            Answer::Stream(events) => {
                 let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
                 let body = format!("{body}data: [DONE]\n\n").into_bytes();
-                crate::model::server::Answer::Raw(vec![Step::Wait(delay), Step::Bytes(body)])
+                Answer::Raw(vec![Step::Wait(delay), Step::Bytes(body)])
             }
             other => other,
         }
@@ -64,13 +65,14 @@ fn batch<'a>(cost: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_stops_at_its_cap_and_the_same_command_with_a_larger_one_does_the_rest() {
     let bill = Bill::default();
-    let server = server(&bill, Duration::ZERO).await;
-    let place = place(&server, 60);
+    let server = server(&bill, Duration::ZERO, false).await;
+    let place = place(&server, 60, 2_000);
     let ended = place.herder(&batch("0.12", &[])).expect(1);
     let cap = 120_000_000;
     assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
     let done = place.results("out.jsonl");
-    assert!(done.iter().all(|line| line["outcome"] == "done") && !done.is_empty() && done.len() < 60);
+    let all = done.iter().all(|line| line["outcome"] == "done");
+    assert!(all && !done.is_empty() && done.len() < 60, "{done:?} {}", ended.err);
     let rest = format!("{} tasks not started (budget: cost)", 60 - done.len());
     assert!(
         ended.err.contains(&format!("herder: {rest}; the same command with a larger --max-cost")),
@@ -99,16 +101,16 @@ async fn a_batch_stops_at_its_cap_and_the_same_command_with_a_larger_one_does_th
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_is_killed_and_goes_on_stays_within_its_cap() {
     let bill = Bill::default();
-    let server = server(&bill, Duration::from_millis(30)).await;
-    let place = place(&server, 200);
-    let cap = 400_000_000;
+    let server = server(&bill, Duration::from_millis(30), true).await;
+    let place = place(&server, 200, 200);
+    let cap = 160_000_000;
     for killed_at in [5, 20, 40] {
-        let batch = place.start(&batch("0.4", &[]));
+        let batch = place.start(&batch("0.16", &[]));
         until("some results", || place.results("out.jsonl").len() >= killed_at);
         batch.kill();
         assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
     }
-    let ended = place.herder(&batch("0.4", &[])).expect(1);
+    let ended = place.herder(&batch("0.16", &[])).expect(1);
     assert!(ended.err.contains("not started (budget: cost)"), "{}", ended.err);
     println!("charged {} of {cap}, {} results", bill.charged(), place.results("out.jsonl").len());
     assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
@@ -118,8 +120,8 @@ async fn a_batch_that_is_killed_and_goes_on_stays_within_its_cap() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cap_on_what_nobody_knows_the_price_of_is_refused_at_the_start() {
-    let server = server(&Bill::default(), Duration::ZERO).await;
-    let place = place(&server, 1);
+    let server = server(&Bill::default(), Duration::ZERO, false).await;
+    let place = place(&server, 1, 10);
     place.tasks("in.jsonl", &[json!({"id": "a", "task": "x", "workspace": "work", "model": "dear"})]);
     for args in [
         batch("1", &[]),

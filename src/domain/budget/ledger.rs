@@ -2,7 +2,8 @@
 //!
 //! Amounts are whole numbers, so totals are exact. No reservation that is granted takes what is spent and reserved
 //! together above a cap; only an estimate that turns out too low can, and it is counted. Whoever waits for the same room
-//! gets it in the order of arrival, and has an answer at the latest when nothing is in flight there.
+//! gets it in the order of arrival, work that was begun before work that was not, and has an answer at the latest when
+//! nothing is in flight there.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,10 +59,31 @@ struct Account {
     standing: Standing,
     /// Reservations that are open.
     in_flight: usize,
-    /// Whoever waits for room here. Never with nothing in flight.
-    waiting: VecDeque<Reservation>,
+    /// Whoever waits for room here to go on, and to begin. Never with nothing in flight.
+    going_on: VecDeque<Reservation>,
+    beginning: VecDeque<Reservation>,
     /// Something did not fit and nothing was in flight: no work is begun any more until there is another cap.
     is_used_up: bool,
+}
+
+impl Account {
+    /// Whether a wish has others before it.
+    fn is_awaited(&self, opens: bool) -> bool {
+        !self.going_on.is_empty() || opens && !self.beginning.is_empty()
+    }
+
+    fn queue(&mut self, opens: bool) -> &mut VecDeque<Reservation> {
+        if opens { &mut self.beginning } else { &mut self.going_on }
+    }
+
+    fn first(&self) -> Option<Reservation> {
+        self.going_on.front().or_else(|| self.beginning.front()).copied()
+    }
+
+    fn leave(&mut self, id: Reservation) {
+        self.going_on.retain(|waits| *waits != id);
+        self.beginning.retain(|waits| *waits != id);
+    }
 }
 
 /// All accounts of a process.
@@ -115,7 +137,7 @@ impl Ledger {
         let queued = wish
             .path
             .iter()
-            .find(|node| self.accounts.get(node).is_some_and(|account| !account.waiting.is_empty()));
+            .find(|node| self.accounts.get(node).is_some_and(|account| account.is_awaited(wish.opens)));
         let now = match queued {
             Some(node) => Now::WaitAt(node.clone()),
             None => self.examine(&wish),
@@ -126,7 +148,7 @@ impl Ledger {
                 Some(answer)
             }
             Now::WaitAt(node) => {
-                self.accounts.entry(node).or_default().waiting.push_back(id);
+                self.accounts.entry(node).or_default().queue(wish.opens).push_back(id);
                 self.waiting.insert(id, wish);
                 None
             }
@@ -140,7 +162,7 @@ impl Ledger {
         if let Some(wish) = self.waiting.remove(&id) {
             for node in &wish.path {
                 if let Some(account) = self.accounts.get_mut(node) {
-                    account.waiting.retain(|waiting| *waiting != id);
+                    account.leave(id);
                 }
             }
             return self.wake(&wish.path);
@@ -191,26 +213,26 @@ impl Ledger {
     fn wake(&mut self, nodes: &[Node]) -> Vec<(Reservation, Answer)> {
         let mut answered = Vec::new();
         for node in nodes {
-            while let Some(id) = self.accounts.get(node).and_then(|account| account.waiting.front().copied())
+            while let Some(id) = self.accounts.get(node).and_then(Account::first)
+                && let Some(wish) = self.waiting.get(&id)
             {
-                let now = self.waiting.get(&id).map(|wish| self.examine(wish));
-                if matches!(&now, Some(Now::WaitAt(at)) if at == node) {
+                let (now, opens) = (self.examine(wish), wish.opens);
+                if matches!(&now, Now::WaitAt(at) if at == node) {
                     break;
                 }
                 if let Some(account) = self.accounts.get_mut(node) {
-                    account.waiting.pop_front();
+                    account.queue(opens).pop_front();
                 }
                 match now {
-                    Some(Now::Answer(answer)) => {
+                    Now::Answer(answer) => {
                         if let Some(wish) = self.waiting.remove(&id) {
                             self.take(id, wish.path, &answer);
                             answered.push((id, answer));
                         }
                     }
-                    Some(Now::WaitAt(other)) => {
-                        self.accounts.entry(other).or_default().waiting.push_back(id);
+                    Now::WaitAt(other) => {
+                        self.accounts.entry(other).or_default().queue(opens).push_back(id);
                     }
-                    None => {}
                 }
             }
         }
@@ -281,6 +303,18 @@ mod tests {
         assert_eq!(ledger.reserve(one, wish(&[Node::Process, batch(1)], 80, 80)), Some(granted(80)));
         assert_eq!(ledger.reserve(two, wish(&[Node::Process, batch(1)], 80, 80)), None);
         assert_eq!(ledger.reserve(three, wish(&[Node::Process, batch(2)], 80, 80)), Some(granted(80)));
+    }
+
+    #[test]
+    fn work_that_was_begun_goes_before_work_that_was_not() {
+        let mut ledger = capped(&[(Node::Process, 100)]);
+        let [one, two, three] = [1, 2, 3].map(Reservation);
+        assert_eq!(ledger.reserve(one, wish(&[Node::Process], 100, 100)), Some(granted(100)));
+        let begins = Wish { opens: true, ..wish(&[Node::Process], 60, 60) };
+        assert_eq!(ledger.reserve(two, begins), None);
+        assert_eq!(ledger.reserve(three, wish(&[Node::Process], 60, 60)), None);
+        assert_eq!(ledger.settle(one, Some(NanoUsd::new(0))), [(three, granted(60))]);
+        assert_eq!(ledger.settle(three, Some(NanoUsd::new(0))), [(two, granted(60))]);
     }
 
     #[test]
