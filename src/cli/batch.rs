@@ -49,6 +49,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl --first 3            try the first three tasks
   herder batch tasks.jsonl -o out.jsonl --retry-failed       one more attempt at what is not done
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
+  herder batch tasks.jsonl -o out.jsonl --max-cost 5           what does not fit is not started; raise it and go on
   generate | herder batch - --state run1 | jq -r .text
   herder batch tasks.jsonl -o out.jsonl --daemon             Ctrl-C detaches, the same command attaches again
 

@@ -12,12 +12,13 @@ use crate::{
 pub(super) const ABOUT: &str = "Change limits while the work goes on
 
 Without RUN and --batch the daemon itself is changed, until it ends; what its configuration says is in force again at its next \
-start. Keys of the daemon: max_live_runs, max_turns, drain_s. Of a batch: concurrency. Of a run: max_turns, max_tool_calls, \
-max_total_tokens, wall_time_s.";
+start. Keys of the daemon: max_live_runs, max_turns, drain_s. Of a batch: concurrency, max_cost_usd. Of a run: max_turns, \
+max_tool_calls, max_total_tokens, wall_time_s, max_cost_usd. A batch that waits for a larger budget goes on with one.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder set max_live_runs=20
   herder set --batch tasks.jsonl concurrency=5
+  herder set --batch tasks.jsonl --max-cost 20
   herder set task-17 max_turns=80 wall_time_s=3600";
 
 const OF_DAEMON: &[&str] = &["max_live_runs", "max_turns", "drain_s"];

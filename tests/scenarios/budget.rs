@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
+    daemon::Daemon,
     model::{
         bill::{Bill, INPUT, Manner, OUTPUT},
         server::{Answer, Server, Step},
@@ -116,6 +117,57 @@ async fn a_batch_that_is_killed_and_goes_on_stays_within_its_cap() {
     assert!(bill.charged() <= cap, "{} of {cap}", bill.charged());
     let lost = place.herder(&["events", "--all", "--json", "--state", "out.jsonl.state"]).expect(0).json();
     assert!(field(&lost, "kind").contains(&"request_lost"), "what was under way at a kill is of record");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_may_spend_in_a_day_is_a_cap_for_each_command() {
+    let bill = Bill::default();
+    let server = server(&bill, Duration::ZERO, false).await;
+    let place = place(&server, 60, 2_000);
+    let config = place.read("c.toml");
+    place.write("c.toml", format!("{config}[[budget]]\nuser = \"*\"\nper = \"day\"\nusd = 0.08\n"));
+    let args = ["batch", "in.jsonl", "-o", "out.jsonl", "--config", "c.toml"];
+    let ended = place.herder(&args).expect(1);
+    assert!(ended.err.contains("not started (budget: cost)"), "{}", ended.err);
+    let spent = bill.charged();
+    assert!((40_000_000..=80_000_000).contains(&spent), "{spent}");
+    place.herder(&args).expect(1);
+    assert_eq!(bill.charged(), spent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_the_daemons_waits_for_a_larger_cap_and_then_goes_on_by_itself() {
+    let bill = Bill::default();
+    let server = server(&bill, Duration::ZERO, false).await;
+    let place = place(&server, 40, 2_000);
+    std::fs::create_dir_all(place.path(".config/herder")).unwrap();
+    place.write(".config/herder/config.toml", place.read("c.toml"));
+    let daemon = Daemon::start(&place);
+    let args = ["batch", "in.jsonl", "--daemon", "--detach", "--max-cost", "0.05"];
+    let id = place.herder(&args).expect(0).out.trim().to_owned();
+    let batch = |place: &Place| {
+        let mut list = place.herder(&["batches", "--json"]).expect(0).json();
+        list.retain(|batch| batch["id"] == *id);
+        list.remove(0)
+    };
+    let waits = |place: &Place| {
+        let batch = batch(place);
+        batch["waits_for"] == "budget: cost" && batch["open"] == 0
+    };
+    until("the batch waits for money", || waits(&place));
+    let spent = bill.charged();
+    assert!(spent <= 50_000_000 && batch(&place)["state"] == "open", "{spent}");
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    until("the batch waits for money again", || waits(&place));
+    assert_eq!(bill.charged(), spent, "what was spent before is known");
+    place.herder(&["set", "--batch", &id, "--max-cost", "5"]).expect(0);
+    until("the batch ends", || batch(&place)["state"] == "ended");
+    let batch = batch(&place);
+    assert_eq!((&batch["ended"], &batch["waits_for"]), (&json!({"done": 40}), &Value::Null));
+    let users = place.herder(&["stats", "--by", "user", "--json"]).expect(0).json();
+    assert!(users[0]["group"].as_str().is_some_and(|user| !user.is_empty()), "{users:?}");
+    drop(daemon);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

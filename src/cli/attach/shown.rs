@@ -8,6 +8,7 @@ use crate::{
     cli::{
         asking::WINDOW,
         progress::{Progress, ProgressMode, Reporter, Rest},
+        render::counted,
         start::{Tell, say, say_json},
     },
     daemon::wire::{BatchState, BatchView},
@@ -25,6 +26,7 @@ pub(super) struct Shown {
     tell: Tell,
     screen: MultiProgress,
     is_away: bool,
+    is_waiting: bool,
 }
 
 impl Shown {
@@ -36,6 +38,7 @@ impl Shown {
             tell: if json { say_json } else { say },
             screen: screen.clone(),
             is_away: false,
+            is_waiting: false,
         }
     }
 
@@ -72,6 +75,16 @@ impl Shown {
     }
 
     pub(super) fn view(&mut self, batch: &BatchView) {
+        let waits = batch.waits_for.as_ref().filter(|_| batch.open == 0);
+        if let Some(why) = waits.filter(|_| !self.is_waiting) {
+            let (tasks, id) =
+                (counted(usize::try_from(batch.waiting).unwrap_or(usize::MAX), "task"), &batch.id);
+            let words = format!(
+                "{tasks} not started ({why}); `herder set --batch {id} --max-cost USD` with more starts them"
+            );
+            self.screen.suspend(|| (self.tell)(&words));
+        }
+        self.is_waiting = waits.is_some();
         self.progress.set_running(usize::try_from(batch.running).unwrap_or(usize::MAX));
         self.progress.set_used(Usage {
             input: batch.usage.input,

@@ -179,7 +179,12 @@ impl Draft<'_> {
                 let from = from.clone();
                 self.push(Event::ModelSwitched(ModelSwitched { from, to, class, error, usage }));
             }
-            (None, ..) => self.finish_turn(Outcome::ProviderError(class), Some(error)),
+            (None, ..) => {
+                if let Some(usage) = usage {
+                    self.push(Event::RequestLost(RequestLost { usage }));
+                }
+                self.finish_turn(Outcome::ProviderError(class), Some(error));
+            }
         }
     }
 

@@ -83,11 +83,11 @@ impl World {
                 Event::Submitted(spec) => limits = spec.limits,
                 Event::LimitsSet(set) => limits = set.or(limits),
                 Event::TurnStart(_) => assert!(fact.turn <= limits.turns(), "a turn past the limit"),
+                Event::ModelRetry(retry) => used += retry.usage.unwrap_or_default(),
+                Event::ModelSwitched(switched) => used += switched.usage.unwrap_or_default(),
+                Event::RequestLost(lost) => used += lost.usage,
                 Event::RunStart(_)
                 | Event::Decision(_)
-                | Event::ModelRetry(_)
-                | Event::RequestLost(_)
-                | Event::ModelSwitched(_)
                 | Event::Correction(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
