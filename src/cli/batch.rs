@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{TaskArgs, WorkArgs, usd},
+    args::{TaskArgs, WorkArgs, retry_failed, usd},
     progress::{Progress, ProgressMode, Reporter, Rest},
     render::counted,
     signals::Signals,
@@ -175,14 +175,6 @@ impl BatchArgs {
         flags.extend(jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         flags
     }
-}
-
-fn retry_failed(class: &str) -> Result<RetryFailed, String> {
-    if class == "all" {
-        return Ok(RetryFailed::All);
-    }
-    let names = || RetryFailed::names().collect::<Vec<_>>().join(", ");
-    RetryFailed::named(class).ok_or_else(|| format!("want nothing, or one of {}", names()))
 }
 
 /// Runs the command.

@@ -226,7 +226,6 @@ pub mod dollars {
     ///
     /// # Errors
     /// Whatever takes it fails.
-    #[expect(clippy::ref_option, reason = "serde passes a reference")]
     pub fn serialize<S: Serializer>(amount: &Option<NanoUsd>, serializer: S) -> Result<S::Ok, S::Error> {
         amount.map(NanoUsd::usd).serialize(serializer)
     }

@@ -190,9 +190,9 @@ async fn a_request_that_is_given_up_is_of_record_at_the_most_it_can_have_cost() 
     let run = cancelled.run;
     stage.supervisor.cancel(run).await.unwrap();
     let end = stage.end(cancelled).await;
-    let lost = stage.log(run).await.into_iter().find_map(|one| match one.fact.event {
-        Event::RequestLost(lost) => Some(lost.usage),
-        _ => None,
+    let lost = stage.log(run).await.into_iter().find_map(|one| {
+        let Event::RequestLost(lost) = one.fact.event else { return None };
+        Some(lost.usage)
     });
     let lost = lost.expect("it is of record");
     assert_eq!((lost.output, lost.estimated, end.usage), (2_000, true, lost));

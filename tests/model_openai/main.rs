@@ -11,5 +11,6 @@ mod faults;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]
 mod support;

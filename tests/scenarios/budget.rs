@@ -46,14 +46,11 @@ async fn server(bill: &Bill, delay: Duration, breaks_off: bool) -> Server {
             6 => Manner::Untold,
             _ => Manner::Told,
         };
-        match account.answer(request, manner, vec![json!({"content": "all done, and well"})], "stop") {
-            Answer::Stream(events) => {
-                let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-                let body = format!("{body}data: [DONE]\n\n").into_bytes();
-                Answer::Raw(vec![Step::Wait(delay), Step::Bytes(body)])
-            }
-            other => other,
-        }
+        let answer = account.answer(request, manner, vec![json!({"content": "all done, and well"})], "stop");
+        let Answer::Stream(events) = answer else { return answer };
+        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let body = format!("{body}data: [DONE]\n\n").into_bytes();
+        Answer::Raw(vec![Step::Wait(delay), Step::Bytes(body)])
     })
     .await
 }

@@ -134,9 +134,10 @@ impl RunActor {
             RunMsg::Asked(input, permit) => {
                 state.progress.permit = permit;
                 state.progress.out = None;
-                match input {
-                    Input::Park(reason) => self.park_as(me, state, reason)?,
-                    input => self.report(me, state, input)?,
+                if let Input::Park(reason) = input {
+                    self.park_as(me, state, reason)?;
+                } else {
+                    self.report(me, state, input)?;
                 }
                 // Whoever asks next has taken it; if nobody does, the place is free.
                 state.progress.permit = None;

@@ -18,11 +18,12 @@ use crate::{
         budget::{Answer, Ask, Reservation, input_tokens},
         call::ToolSpec,
         outcome::Limit,
-        run::{Phase, Run},
+        run::{Input, Phase, Run},
         task::TaskSpec,
         usage::{Limits, NanoUsd, Usage},
     },
     model::Model,
+    store::StoreError,
 };
 
 /// Tokens that an answer may have where neither the task nor the model says so.
@@ -152,6 +153,24 @@ impl Drop for Held {
             // The supervisor may have gone down already, and with it whoever counts.
             let _ = root.cast(RootMsg::Settle(self.id, self.settles_at));
         }
+    }
+}
+
+impl RunActor {
+    /// Puts on record what the open request may have used up, if it is out: nobody will hear its answer.
+    pub(super) fn give_up_request(&self, state: &mut RunState) -> Result<(), StoreError> {
+        match state.progress.out.take().and_then(|out| out.get().copied()) {
+            Some(usage) => self.put(state, Input::RequestLost(usage)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts something on record that nothing follows from.
+    pub(super) fn put(&self, state: &mut RunState, input: Input) -> Result<(), StoreError> {
+        let Ok(facts) = state.run.decide(input, self.services.clock.now()) else { return Ok(()) };
+        state.progress.last = Some(self.services.store.append(state.run.id(), state.run.seq(), &facts)?);
+        facts.iter().for_each(|fact| state.run.evolve(fact));
+        Ok(())
     }
 }
 

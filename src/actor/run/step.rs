@@ -196,22 +196,6 @@ impl RunActor {
         Ok(Ok(ticket))
     }
 
-    /// Puts on record what the open request may have used up, if it is out: nobody will hear its answer.
-    fn give_up_request(&self, state: &mut RunState) -> Result<(), StoreError> {
-        match state.progress.out.take().and_then(|out| out.get().copied()) {
-            Some(usage) => self.put(state, Input::RequestLost(usage)),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts something on record that nothing follows from.
-    pub(super) fn put(&self, state: &mut RunState, input: Input) -> Result<(), StoreError> {
-        let Ok(facts) = state.run.decide(input, self.services.clock.now()) else { return Ok(()) };
-        state.progress.last = Some(self.services.store.append(state.run.id(), state.run.seq(), &facts)?);
-        facts.iter().for_each(|fact| state.run.evolve(fact));
-        Ok(())
-    }
-
     pub(super) fn start_owed(&self, me: &ActorRef<RunMsg>, state: &mut RunState) {
         let owed = state.run.owed();
         let ids: BTreeSet<EffectId> = owed.iter().map(Effect::id).collect();

@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use crate::{config::Flag, domain::usage::NanoUsd};
+use crate::{
+    config::Flag,
+    domain::{batch::RetryFailed, usage::NanoUsd},
+};
 
 mod filter;
 
@@ -174,6 +177,15 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     };
     time.filter(|time| time.as_secs() > 0)
         .ok_or_else(|| "want at least a second, as 90, 90s, 10m or 1h30m".to_owned())
+}
+
+/// Reads which ended tasks get another attempt.
+pub(super) fn retry_failed(class: &str) -> Result<RetryFailed, String> {
+    if class == "all" {
+        return Ok(RetryFailed::All);
+    }
+    let names = || RetryFailed::names().collect::<Vec<_>>().join(", ");
+    RetryFailed::named(class).ok_or_else(|| format!("want nothing, or one of {}", names()))
 }
 
 /// Reads an amount of dollars.

@@ -235,7 +235,7 @@ impl World {
                 class,
                 error: "no".to_owned(),
                 retry_after: None,
-                usage: None,
+                usage: Some(Usage { input: 7, output: 3, estimated: true, ..Usage::default() }),
                 parks: None,
                 fallback: None,
                 jitter: 0.5,
