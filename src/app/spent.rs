@@ -11,6 +11,7 @@ use crate::{
         time::Timestamp,
         usage::NanoUsd,
     },
+    model::Model,
     store::{EventStore, RunFilter, RunRecord, StoreError},
 };
 
@@ -101,6 +102,15 @@ async fn cost(
 ) -> Result<NanoUsd, StoreError> {
     if let Some(end) = &record.end {
         return Ok(end.usage.cost.unwrap_or_default());
+    }
+    if let Some(asked) = &record.asked {
+        has(&asked.model);
+        let model = supervisor.services().models.get(&asked.model);
+        let costs = |model: &Model| model.price.is_some_and(|price| !price.is_free());
+        // Most logs need not be read for this.
+        if model.is_some_and(|model| !costs(&model) && model.fallbacks.is_empty()) {
+            return Ok(NanoUsd::default());
+        }
     }
     let log = match store.read(record.run, Seq::START).await {
         Ok(log) => log,
