@@ -133,6 +133,7 @@ pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Ar
         priority: 0,
         labels: std::collections::BTreeMap::new(),
         submission: None,
+        owner: None,
         meta: None,
         params: herder::domain::task::Params::default(),
         response_format: None,

@@ -11,10 +11,12 @@ use tokio::sync::broadcast;
 use crate::{
     clock::Clock,
     domain::{
+        budget::UserBudget,
         call::Access,
         id::RunId,
         policy::{Policy, Subject, Verdict},
         restart::RestartPolicy,
+        usage::NanoUsd,
     },
     model::Models,
     store::EventStore,
@@ -96,6 +98,10 @@ pub struct Settings {
     pub stuck: Duration,
     /// How long runs may go on when herder is told to stop.
     pub drain: Duration,
+    /// What may be spent from the start of the process on.
+    pub max_cost: Option<NanoUsd>,
+    /// What users may spend.
+    pub budgets: Vec<UserBudget>,
 }
 
 impl Default for Settings {
@@ -114,6 +120,8 @@ impl Default for Settings {
             tool: Duration::from_secs(600),
             stuck: Duration::from_secs(15),
             drain: Duration::from_secs(25),
+            max_cost: None,
+            budgets: Vec::new(),
         }
     }
 }

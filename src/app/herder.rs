@@ -64,6 +64,18 @@ impl Herder {
         Ok(())
     }
 
+    /// Whether the costs of these models can be limited. Makes and changes nothing.
+    ///
+    /// # Errors
+    /// The first whose price is not known.
+    pub fn check_prices<'a>(
+        config: &Config,
+        model_names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), StartError> {
+        ModelSetup::default().check_prices(config, model_names)?;
+        Ok(())
+    }
+
     /// Starts herder over `state`, for tasks that ask these models.
     ///
     /// # Errors
@@ -159,5 +171,7 @@ fn settings(config: &Config) -> Settings {
         tool: config.timeouts.tool(),
         stuck: grace + std::time::Duration::from_secs(10),
         drain: config.supervisor.drain(),
+        max_cost: config.supervisor.max_cost_usd,
+        budgets: config.budget.iter().map(Into::into).collect(),
     }
 }

@@ -10,5 +10,6 @@ pub mod conversation;
 pub mod herder;
 pub mod input;
 pub mod models;
+pub mod spent;
 pub mod state;
 pub mod tools;

@@ -26,6 +26,29 @@ pub enum ModelsError {
     Config(#[from] ConfigError),
     #[error("model {name:?}")]
     Setup { name: String, source: SetupError },
+    #[error("{0}")]
+    Unpriced(String),
+}
+
+/// That the cost of a model cannot be limited.
+fn unpriced(name: &str) -> String {
+    format!(
+        "model {name:?} has no known price, so its cost cannot be limited; give it prices in [models.NAME], or free = true \
+         there, or take one that config/models.toml has a price of"
+    )
+}
+
+/// Whether what a model costs is known, and what those cost that go on in its place.
+///
+/// # Errors
+/// It is not, in words.
+pub fn check_price(models: &Models, name: &str) -> Result<(), String> {
+    let Some(model) = models.get(name) else { return Ok(()) };
+    let fallbacks = model.fallbacks.iter().filter_map(|name| models.get(name));
+    match std::iter::once(model.clone()).chain(fallbacks).find(|model| model.price.is_none()) {
+        Some(model) => Err(unpriced(&model.name)),
+        None => Ok(()),
+    }
 }
 
 /// Sets models up as runs come to ask for them. Those of one server share its connections, those of one account its limits.
@@ -51,6 +74,23 @@ impl ModelSetup {
             self.add(&models, config, name)?;
         }
         Ok(models)
+    }
+
+    /// Whether the costs of these models can be limited.
+    ///
+    /// # Errors
+    /// The first whose price is not known, or that is not configured.
+    pub fn check_prices<'a>(
+        &self,
+        config: &Config,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ModelsError> {
+        let models = Models::default();
+        for name in names {
+            self.add(&models, config, name)?;
+            check_price(&models, name).map_err(ModelsError::Unpriced)?;
+        }
+        Ok(())
     }
 
     /// Sets a model up, and those that it falls back on, unless there is one of that name.

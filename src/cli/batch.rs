@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{TaskArgs, WorkArgs},
+    args::{TaskArgs, WorkArgs, retry_failed, usd},
     progress::{Progress, ProgressMode, Reporter, Rest},
     render::counted,
     signals::Signals,
-    start::{Tell, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{Tell, caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
@@ -28,8 +28,11 @@ use crate::{
         input::{self, InputTask, Rules, Selection, Source, repeated},
     },
     config::Flag,
-    domain::admission::Slots,
-    domain::batch::{Halt, RetryFailed, StaleLines},
+    domain::{
+        admission::Slots,
+        batch::{Halt, RetryFailed, StaleLines},
+        usage::NanoUsd,
+    },
     model::governor::LatchReason,
 };
 
@@ -48,12 +51,13 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl --first 3            try the first three tasks
   herder batch tasks.jsonl -o out.jsonl --retry-failed       one more attempt at what is not done
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
+  herder batch tasks.jsonl -o out.jsonl --max-cost 5           what does not fit is not started; raise it and go on
   generate | herder batch - --state run1 | jq -r .text
   herder batch tasks.jsonl -o out.jsonl --daemon             Ctrl-C detaches, the same command attaches again
 
 EXIT CODES
   0  every task is done
-  1  some are not
+  1  some are not, or not started for want of money
   2  bad usage, configuration or input; nothing ran
   3  halted by --halt
   4  the journal does not fit the input
@@ -124,6 +128,9 @@ pub struct BatchArgs {
     /// Stop when N tasks, or N% of all, have ended otherwise than done: soon,fail=N or now,fail=N%
     #[arg(long, value_name = "WHEN", help_heading = "Which tasks, and when")]
     pub halt: Option<Halt>,
+    /// Dollars that all of it may cost; tasks that are not begun for want of them start with a larger one
+    #[arg(long, value_name = "USD", value_parser = usd, help_heading = "Which tasks, and when")]
+    pub max_cost: Option<NanoUsd>,
 
     /// Further attempts at a task that failed in a way that may pass
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Again")]
@@ -171,14 +178,6 @@ impl BatchArgs {
     }
 }
 
-fn retry_failed(class: &str) -> Result<RetryFailed, String> {
-    if class == "all" {
-        return Ok(RetryFailed::All);
-    }
-    let names = || RetryFailed::names().collect::<Vec<_>>().join(", ");
-    RetryFailed::named(class).ok_or_else(|| format!("want nothing, or one of {}", names()))
-}
-
 /// Runs the command.
 pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Result<Exit> {
     args.task.fill(&mut context.config);
@@ -186,7 +185,9 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
         return super::attach::main(args, context).await;
     }
     let _metrics = serve_metrics(args.work.metrics)?;
-    let tasks = with_rules(&context.config, |rules| tasks(&args, rules))??;
+    let mut tasks = with_rules(&context.config, |rules| tasks(&args, rules))??;
+    let owner = caller();
+    tasks.iter_mut().for_each(|task| task.spec.owner.clone_from(&owner));
     let chosen = chosen(&args, &tasks)?;
     let out = out(&args)?;
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
@@ -201,8 +202,12 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
         keep_order: args.keep_order,
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
+        max_cost: args.max_cost,
     };
     Herder::check(&context.config, tasks.iter().map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
+    let is_limited = args.max_cost.is_some() || context.config.limits_costs();
+    let limited = tasks.iter().filter(|task| is_limited || task.spec.limits.max_cost_usd.is_some());
+    Herder::check_prices(&context.config, limited.map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
     if args.dry_run {
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
@@ -387,14 +392,21 @@ impl Shown {
 
     fn finish(mut self, report: &Report, how_to_go_on: &str) {
         self.progress.set_running(0);
-        let rest = Rest { halted: report.halted, unfinished: report.unfinished };
+        let Report { halted, unfinished, unaffordable, .. } = *report;
+        let rest = Rest { halted, unfinished, unaffordable };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
         if let Some(blocked) = &report.blocked {
             (self.tell)(&shut(blocked));
         }
-        if report.unfinished > 0 && !self.reporter.is_json() {
+        if unaffordable > 0 && !self.reporter.is_json() {
+            let tasks = counted(unaffordable, "task");
+            (self.tell)(&format!(
+                "{tasks} not started (budget: cost); the same command with a larger --max-cost starts them"
+            ));
+        }
+        if unfinished > unaffordable && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
-            let tasks = counted(report.unfinished, "task");
+            let tasks = counted(unfinished - unaffordable, "task");
             (self.tell)(&format!("{halted}{tasks} not finished; {how_to_go_on}"));
         }
     }

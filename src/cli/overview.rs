@@ -30,10 +30,11 @@ pub(super) const BATCHES_AFTER: &str = "EXAMPLES
 
 pub(super) const STATS: &str = "Show what runs came to, by group
 
-Groups are models, batches, outcomes, days (of submission), or the values of a label.";
+Groups are models, batches, users who submitted, outcomes, days (of submission), or the values of a label.";
 pub(super) const STATS_AFTER: &str = "EXAMPLES
   herder stats
   herder stats --by day --since 7d
+  herder stats --by user --csv
   herder stats --by label:team --csv > teams.csv";
 
 pub(super) const AUDIT: &str = "Show who asked the daemon to change what, and when";
@@ -52,7 +53,7 @@ pub struct ListArgs {
 /// Flags of `herder stats`.
 #[derive(Clone, Debug, Args)]
 pub struct StatsArgs {
-    /// How runs are grouped: model, batch, outcome, day, or label:NAME
+    /// How runs are grouped: model, batch, user, outcome, day, or label:NAME
     #[arg(long, value_name = "WHAT", default_value = "model", value_parser = group)]
     pub by: String,
     /// Only runs submitted since, as 10m, 7d or 2026-11-30T08:00:00Z
@@ -100,9 +101,9 @@ pub struct AuditArgs {
 
 fn group(text: &str) -> Result<String, String> {
     match text {
-        "model" | "batch" | "outcome" | "day" => Ok(text.to_owned()),
+        "model" | "batch" | "user" | "outcome" | "day" => Ok(text.to_owned()),
         label if label.strip_prefix("label:").is_some_and(|name| !name.is_empty()) => Ok(label.to_owned()),
-        _ => Err("want model, batch, outcome, day or label:NAME".to_owned()),
+        _ => Err("want model, batch, user, outcome, day or label:NAME".to_owned()),
     }
 }
 

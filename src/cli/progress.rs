@@ -189,6 +189,8 @@ pub struct Rest {
     pub halted: bool,
     /// Tasks that have not ended.
     pub unfinished: usize,
+    /// Those of them that were not started for want of money.
+    pub unaffordable: usize,
 }
 
 /// Shows progress on stderr.
@@ -248,6 +250,7 @@ impl Reporter {
                 let mut summary = progress.json(now);
                 summary["halted"] = rest.halted.into();
                 summary["unfinished"] = rest.unfinished.into();
+                summary["not_started"] = rest.unaffordable.into();
                 let _shown = writeln!(io::stderr(), "{summary}");
                 return;
             }
@@ -255,7 +258,11 @@ impl Reporter {
             Shown::Lines => {}
             Shown::Nothing => return,
         }
-        let _shown = writeln!(io::stderr(), "{}", progress.last_line(now));
+        let kept_back = match rest.unaffordable {
+            0 => String::new(),
+            tasks => format!(", {tasks} not started (budget: cost)"),
+        };
+        let _shown = writeln!(io::stderr(), "{}{kept_back}", progress.last_line(now));
     }
 
     /// Whether a program reads along, so that words would only repeat the data.

@@ -20,7 +20,7 @@ use super::{
     paint,
     render::line,
     signals::Signals,
-    start::{say, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{caller, say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     app::{
         batch::Stopper,
         herder::Herder,
-        input,
+        input, spent,
         state::{State, StateError, new_run},
     },
     config::Flag,
@@ -93,14 +93,19 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     args.task.fill(&mut context.config);
     let _metrics = serve_metrics(args.work.metrics)?;
     let text = task_text(&args.text)?;
-    let spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    let mut spec = with_rules(&context.config, |rules| input::single(&text, args.script.as_deref(), rules))??;
+    spec.owner = caller();
     Herder::check(&context.config, [&*spec.model])?;
+    if context.config.limits_costs() || spec.limits.max_cost_usd.is_some() {
+        Herder::check_prices(&context.config, [&*spec.model])?;
+    }
     let folder = context.state_folder()?;
     let state = match State::to_write(&folder, context.config.store.durability) {
         Err(error) => return Err(taken(error, &context).await),
         Ok(state) => state,
     };
     let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
+    spent::restore_users(&herder.supervisor, &|_| {}).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), say)?;

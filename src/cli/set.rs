@@ -3,23 +3,30 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{Context, Exit, UsageError, asking, stdout::Output};
-use crate::daemon::{client::Route, wire::Changed};
+use super::{Context, Exit, UsageError, args::usd, asking, stdout::Output};
+use crate::{
+    daemon::{client::Route, wire::Changed},
+    domain::usage::NanoUsd,
+};
 
 pub(super) const ABOUT: &str = "Change limits while the work goes on
 
 Without RUN and --batch the daemon itself is changed, until it ends; what its configuration says is in force again at its next \
-start. Keys of the daemon: max_live_runs, max_turns, drain_s. Of a batch: concurrency. Of a run: max_turns, max_tool_calls, \
-max_total_tokens, wall_time_s.";
+start. Keys of the daemon: max_live_runs, max_turns, drain_s. Of a batch: concurrency, max_cost_usd. Of a run: max_turns, \
+max_tool_calls, max_total_tokens, wall_time_s, max_cost_usd. A batch that waits for a larger budget goes on with one.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder set max_live_runs=20
   herder set --batch tasks.jsonl concurrency=5
+  herder set --batch tasks.jsonl --max-cost 20
   herder set task-17 max_turns=80 wall_time_s=3600";
 
 const OF_DAEMON: &[&str] = &["max_live_runs", "max_turns", "drain_s"];
-const OF_BATCH: &[&str] = &["concurrency"];
-const OF_RUN: &[&str] = &["max_turns", "max_tool_calls", "max_total_tokens", "wall_time_s"];
+const OF_BATCH: &[&str] = &["concurrency", "max_cost_usd"];
+const OF_RUN: &[&str] = &["max_turns", "max_tool_calls", "max_total_tokens", "wall_time_s", "max_cost_usd"];
+
+/// What `--max-cost` is another way to say.
+const MAX_COST: &str = "max_cost_usd";
 
 pub(super) const USAGE: &str = "herder set [OPTIONS] [RUN | --batch <BATCH>] <KEY=VALUE>...";
 
@@ -27,11 +34,14 @@ pub(super) const USAGE: &str = "herder set [OPTIONS] [RUN | --batch <BATCH>] <KE
 #[derive(Clone, Debug, Args)]
 pub struct SetArgs {
     /// The run, if it is one, then what is changed
-    #[arg(value_name = "KEY=VALUE", required = true)]
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "max_cost")]
     pub words: Vec<String>,
     /// The batch: its name or its id
     #[arg(long, value_name = "BATCH")]
     pub batch: Option<String>,
+    /// Dollars that the run, or all of the batch, may cost
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    pub max_cost: Option<NanoUsd>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -69,10 +79,21 @@ fn patch(args: &SetArgs) -> Result<(Route, Map<String, Value>), UsageError> {
         if !known.contains(&key) {
             return Err(UsageError(format!("{key}: cannot be changed here; {}", want())));
         }
-        let number: u64 = value.parse().map_err(|_| UsageError(format!("{word}: {}", want())))?;
-        if patch.insert(key.to_owned(), number.into()).is_some() {
+        let wrong = || UsageError(format!("{word}: {}", want()));
+        let number: Value = if key == MAX_COST {
+            usd(value).map_err(|_| wrong())?.usd().into()
+        } else {
+            value.parse::<u64>().map_err(|_| wrong())?.into()
+        };
+        if patch.insert(key.to_owned(), number).is_some() {
             return Err(UsageError(format!("{key}: is there twice; say it once")));
         }
+    }
+    if let Some(cost) = args.max_cost {
+        if !known.contains(&MAX_COST) {
+            return Err(UsageError("--max-cost: name a run or --batch".to_owned()));
+        }
+        patch.insert(MAX_COST.to_owned(), cost.usd().into());
     }
     if patch.is_empty() {
         return Err(UsageError(format!(
@@ -91,7 +112,7 @@ mod tests {
 
     fn patched(words: &[&str], batch: Option<&str>) -> Result<(Route, Value), String> {
         let words = words.iter().map(ToString::to_string).collect();
-        let args = SetArgs { words, batch: batch.map(str::to_owned), json: false };
+        let args = SetArgs { words, batch: batch.map(str::to_owned), max_cost: None, json: false };
         patch(&args).map(|(route, patch)| (route, Value::Object(patch))).map_err(|error| error.0)
     }
 

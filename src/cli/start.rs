@@ -16,6 +16,7 @@ use crate::{
         tools::{ToolsError, toolbox},
     },
     config::Config,
+    daemon::users,
     telemetry::prometheus::{self, MetricsError},
 };
 
@@ -23,6 +24,11 @@ use crate::{
 pub(super) fn say(text: &str) {
     // Work goes on though nobody listens.
     let _ = writeln!(io::stderr(), "herder: {text}");
+}
+
+/// The user who gave the command.
+pub(super) fn caller() -> Option<Arc<str>> {
+    users::name(rustix::process::getuid().as_raw()).map(Into::into)
 }
 
 /// How a command speaks to whoever watches it.

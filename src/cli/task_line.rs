@@ -34,7 +34,12 @@ pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) 
         priority: args.priority.unwrap_or_default(),
         labels: args.labels.iter().cloned().collect(),
         facts: BTreeMap::new(),
-        limits: Limits { max_turns: args.max_turns, wall_time_s, ..Limits::default() },
+        limits: Limits {
+            max_turns: args.max_turns,
+            wall_time_s,
+            max_cost_usd: args.run_max_cost,
+            ..Limits::default()
+        },
         params: Params::default(),
         response_format: args.schema.clone(),
         on_truncated: OnTruncated::Block,

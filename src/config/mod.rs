@@ -30,8 +30,8 @@ use layer::{Layers, Origin, Spelling};
 pub use model::{ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use sections::{
-    CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role, Schema,
-    Store, Supervisor, Telemetry, Timeouts, Tools,
+    Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role,
+    Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -50,6 +50,8 @@ pub struct Config {
     pub daemon: Daemon,
     #[serde(default)]
     pub notify: Vec<Notify>,
+    #[serde(default)]
+    pub budget: Vec<Budget>,
     #[serde(default)]
     pub models: BTreeMap<String, ModelTable>,
     #[serde(default)]
@@ -132,6 +134,13 @@ pub enum ConfigError {
     /// A value is not right.
     #[error("{place}: {}{what}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
     Invalid { place: String, field: String, what: String },
+}
+
+impl Config {
+    /// Whether what all work costs is limited, whatever tasks and batches say.
+    pub fn limits_costs(&self) -> bool {
+        self.supervisor.max_cost_usd.is_some() || !self.budget.is_empty()
+    }
 }
 
 /// The user's own file: `$XDG_CONFIG_HOME/herder/config.toml`, or what is customary in its place.

@@ -13,10 +13,11 @@ use serde::Deserialize;
 use super::{ConfigError, Secret};
 use crate::domain::{
     admission::Slots,
+    budget::{Period, UserBudget},
     call::EffectClass,
     restart::RestartPolicy,
     task::{OnTruncated, Params, ResponseFormat},
-    usage::Limits,
+    usage::{Limits, NanoUsd, dollars},
 };
 
 /// What a task has that does not say otherwise.
@@ -50,6 +51,27 @@ pub struct Supervisor {
     shards: usize,
     grace_s: u64,
     drain_s: u64,
+    /// What may be spent from the start of the process on.
+    #[serde(default, deserialize_with = "dollars::deserialize")]
+    pub max_cost_usd: Option<NanoUsd>,
+}
+
+/// What users may spend.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The user's name, or * for each who has none of the period by name.
+    pub user: String,
+    pub per: Period,
+    #[serde(deserialize_with = "dollars::deserialize")]
+    usd: Option<NanoUsd>,
+}
+
+impl From<&Budget> for UserBudget {
+    fn from(budget: &Budget) -> Self {
+        let user = (budget.user != "*").then(|| budget.user.as_str().into());
+        Self { user, per: budget.per, cap: budget.usd.unwrap_or_default() }
+    }
 }
 
 impl Supervisor {

@@ -225,6 +225,7 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
     let take_up = async {
         desk.restore_gates().await?;
         desk.settle().await?;
+        desk.restore_spent().await?;
         let recovered = desk.batches().recover().await?;
         desk.watch_batches().await;
         tokio::spawn(tell_of_failures(desk.clone()));

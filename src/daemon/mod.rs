@@ -12,5 +12,5 @@ pub mod lifetime;
 mod notify;
 mod process;
 pub mod server;
-mod users;
+pub(crate) mod users;
 pub mod wire;

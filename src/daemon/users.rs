@@ -1,7 +1,7 @@
 //! Users of this machine, by number and by name, as the system's own file has them.
 
 /// The name of a user.
-pub(super) fn name(uid: u32) -> Option<String> {
+pub(crate) fn name(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     let mut rows = users.lines().filter_map(row);
     rows.find_map(|(name, id)| (id == uid).then(|| name.to_owned()))

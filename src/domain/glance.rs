@@ -198,16 +198,19 @@ impl Glance {
             Event::Result(result) => self.answer(&result.call, at),
             Event::TurnEnd(_) => self.stand_at(Stand::Between, at),
             Event::ModelRetry(retry) => {
+                self.usage += retry.usage.unwrap_or_default();
                 if let Stand::Thinking { retries, not_before } = &mut self.stand {
                     (*retries, *not_before) = (retry.attempt, retry.not_before);
                 }
             }
             Event::ModelSwitched(switched) => {
+                self.usage += switched.usage.unwrap_or_default();
                 self.model = switched.to.clone();
                 if let Stand::Thinking { retries, not_before } = &mut self.stand {
                     (*retries, *not_before) = (*retries + 1, at);
                 }
             }
+            Event::RequestLost(lost) => self.usage += lost.usage,
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::Restart(_) => self.wait_again(at),
             Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
@@ -217,7 +220,6 @@ impl Glance {
             Event::Unparked(_) => self.parked = false,
             Event::InputQueued(_)
             | Event::InputClaimed(_)
-            | Event::RequestLost(_)
             | Event::Correction(_)
             | Event::LimitsSet(_)
             | Event::Interrupted(_) => {}

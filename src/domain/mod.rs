@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod batch;
+pub mod budget;
 pub mod call;
 pub mod context;
 pub mod event;

@@ -53,6 +53,9 @@ pub struct TaskSpec {
     /// How to tell that it was asked for before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<Submission>,
+    /// The user who submitted it, by the system's word, not by theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Arc<str>>,
     /// Anything the submitter wants back with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<RawJson>,

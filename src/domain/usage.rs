@@ -124,6 +124,28 @@ impl Price {
             + part(usage.output, self.output);
         NanoUsd(u64::try_from(cost.div_ceil(MILLION)).unwrap_or(u64::MAX))
     }
+
+    /// The most that so many tokens can cost, however the provider caches them.
+    pub fn most(&self, input: u64, output: u64) -> NanoUsd {
+        let dearest = self.input.max(self.cached).max(self.cache_written);
+        Self { input: dearest, ..*self }.of(&Usage { input, output, ..Usage::default() })
+    }
+
+    /// How many tokens may be answered to so many that are sent, for this much at most; `wish` if all of them.
+    pub fn affords(&self, amount: NanoUsd, input: u64, wish: u32) -> u32 {
+        let fits = |output: &u32| self.most(input, u64::from(*output)) <= amount;
+        if fits(&wish) {
+            return wish;
+        }
+        let rest = u128::from(amount.0.saturating_sub(self.most(input, 0).0));
+        let tokens = (rest * 1_000_000).checked_div(u128::from(self.output.0)).unwrap_or_default();
+        u32::try_from(tokens).unwrap_or(u32::MAX).min(wish)
+    }
+
+    /// Whether anything costs anything.
+    pub fn is_free(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How much a run may use up. An absent limit does not limit; a reached one ends the run as `budget`.
@@ -214,22 +236,24 @@ impl Limits {
 }
 
 /// An amount as a number of dollars, as people write it.
-mod dollars {
+pub mod dollars {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     use super::NanoUsd;
 
-    #[expect(clippy::ref_option, reason = "serde passes a reference")]
-    pub(super) fn serialize<S: Serializer>(
-        amount: &Option<NanoUsd>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Whatever takes it fails.
+    pub fn serialize<S: Serializer>(amount: &Option<NanoUsd>, serializer: S) -> Result<S::Ok, S::Error> {
         amount.map(NanoUsd::usd).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<NanoUsd>, D::Error> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no amount.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NanoUsd>, D::Error> {
         let Some(usd) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
         if usd.is_finite() && usd >= 0.0 {
             Ok(Some(NanoUsd::from_usd(usd)))
@@ -252,5 +276,19 @@ mod tests {
         assert_eq!(price.of(&Usage { cache_written: 600_000, ..usage }), usd(3.0 + 0.1 + 2.0));
         let price = Price { input: usd(0.0001), ..Price::default() };
         assert_eq!(price.of(&Usage { input: 1, ..Usage::default() }), NanoUsd::new(1));
+    }
+
+    #[test]
+    fn as_many_tokens_are_affordable_as_the_dearest_input_leaves_money_for() {
+        let usd = NanoUsd::from_usd;
+        let price = Price { input: usd(1.0), cached: usd(0.1), cache_written: usd(2.0), output: usd(10.0) };
+        assert_eq!(price.most(1_000, 100), usd(0.003));
+        assert_eq!(price.affords(usd(0.003), 1_000, 500), 100);
+        assert_eq!(price.affords(usd(0.003), 1_000, 50), 50);
+        assert_eq!(price.affords(usd(0.001), 1_000, 50), 0);
+        for nano in [0, 2_000_000, 2_009_999, 2_010_000, 2_999_999] {
+            let output = price.affords(NanoUsd::new(nano), 1_000, 1_000);
+            assert!(output == 0 || price.most(1_000, output.into()) <= NanoUsd::new(nano), "{nano}");
+        }
     }
 }

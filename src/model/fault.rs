@@ -69,6 +69,8 @@ pub(crate) fn from_error(error: &Value) -> ModelError {
 /// A request that found no server, or an answer whose connection failed.
 pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
+    // No connection, no request.
+    let refused = error.is_connect() || error.is_builder();
     let class = if error.is_timeout() {
         FaultClass::Timeout
     } else if error.is_builder() {
@@ -82,7 +84,7 @@ pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
         message = format!("{message}: {error}");
         cause = error.source();
     }
-    ModelError::new(class, quote(&message))
+    ModelError { refused, ..ModelError::new(class, quote(&message)) }
 }
 
 /// How long the server wants to be left alone. What is past, zero or garbage says nothing.

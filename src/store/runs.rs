@@ -144,6 +144,8 @@ pub struct Asked {
     pub predecessor: Option<RunId>,
     /// How to tell that it was asked for before.
     pub submission: Option<Submission>,
+    /// The user who submitted it.
+    pub owner: Option<Arc<str>>,
 }
 
 impl Asked {
@@ -155,6 +157,7 @@ impl Asked {
             priority: spec.priority,
             predecessor: spec.predecessor,
             submission: spec.submission.clone(),
+            owner: spec.owner.clone(),
         }
     }
 }

@@ -47,6 +47,12 @@ metrics! {
     Gauge Count RUNS_QUEUED = "runs_queued";
     /// Runs that are paused or behind a gate, without a slot.
     Gauge Count RUNS_HELD = "runs_held";
+    /// Dollars spent in budgets, by `kind`.
+    Gauge Count BUDGET_SPENT = "budget_spent_usd";
+    /// Dollars reserved in budgets by requests in flight, by `kind`.
+    Gauge Count BUDGET_RESERVED = "budget_reserved_usd";
+    /// Dollars that budgets allow together, by `kind`; 0 is no limit.
+    Gauge Count BUDGET_CAP = "budget_cap_usd";
     /// Restarts of runs whose actor had died.
     Counter Count RUN_RESTARTS = "run_restarts_total";
     /// Turns that began.

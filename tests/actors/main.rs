@@ -6,6 +6,7 @@ mod accounts;
 mod answers;
 mod arrival;
 mod bad_calls;
+mod budget;
 mod cancel;
 mod cancel_call;
 mod doubles;

@@ -23,6 +23,7 @@ use herder::{
         run::{Input, Run},
         task::TaskSpec,
         time::Timestamp,
+        usage::Price,
     },
     model::{
         Model, ModelProvider, Models,
@@ -54,6 +55,7 @@ pub(crate) struct Plan {
     pub(crate) provider: Arc<dyn ModelProvider>,
     /// Models that go on with a run that the first is given up for, in this order.
     pub(crate) fallbacks: Vec<(&'static str, Arc<dyn ModelProvider>)>,
+    pub(crate) price: Option<Price>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) policy: Policy,
@@ -67,6 +69,7 @@ impl Default for Plan {
             store: Arc::new(MemoryStore::default()),
             provider: Arc::new(Scripted::default()),
             fallbacks: Vec::new(),
+            price: None,
             clock: Arc::new(SystemClock),
             tools: Vec::new(),
             policy: policies::load("trusted").unwrap(),
@@ -120,6 +123,7 @@ impl Plan {
         models.insert(Model {
             wire_name: "fake-1".into(),
             governor: Governor::new(Account::new("account"), self.rates),
+            price: self.price,
             fallbacks,
             ..Model::new("m", self.provider)
         });

@@ -9,6 +9,7 @@
 
 mod asking;
 mod batch;
+mod budget;
 mod daemon;
 mod daemon_batch;
 mod daemon_mcp;
@@ -16,6 +17,9 @@ mod daemon_runs;
 mod doubt;
 mod input;
 mod metrics;
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+#[path = "../support/mod.rs"]
+mod model;
 mod reading;
 mod resume;
 mod run;

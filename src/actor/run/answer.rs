@@ -62,15 +62,30 @@ impl Answer {
 
     /// What the request used up, with its cost: as the server says, or as can be guessed from the bytes that were sent. Of
     /// an answer that says nothing, not even that, nothing is guessed: it is no answer.
-    pub(super) fn used(&self, model: &Model, sent: usize) -> Option<Usage> {
-        let guess = || Usage {
-            input: estimated_tokens(sent),
-            output: estimated_tokens(self.bytes()),
-            estimated: true,
-            ..Usage::default()
+    ///
+    /// Where it is paid for, the guess is of the most that it can be: `most` if the answer says nothing.
+    pub(super) fn used(&self, model: &Model, sent: usize, most: Option<Usage>) -> Option<Usage> {
+        let guess = || match most {
+            Some(most) => Usage { output: self.most_tokens().min(most.output), ..most },
+            None => Usage {
+                input: estimated_tokens(sent),
+                output: estimated_tokens(self.bytes()),
+                estimated: true,
+                ..Usage::default()
+            },
         };
         let usage = self.usage.or_else(|| (self.bytes() > 0).then(guess))?;
         Some(Usage { cost: model.price.map(|price| price.of(&usage)), ..usage })
+    }
+
+    /// An upper estimate of the tokens so far.
+    fn most_tokens(&self) -> u64 {
+        u64::try_from(self.bytes().div_ceil(3)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it has come to an end that says nothing, which is as good as none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes() == 0 && matches!(self.stop, None | Some(Stop::EndTurn | Stop::ToolCalls | Stop::Error))
     }
 
     /// The whole answer, its calls judged.

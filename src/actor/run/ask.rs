@@ -11,17 +11,24 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{RunActor, RunMsg, RunState, answer::Answer, hold::Departure, judge::Judge};
+use super::{
+    RunActor, RunMsg, RunState,
+    answer::Answer,
+    hold::Departure,
+    judge::Judge,
+    purse::{Denied, Purse},
+};
 use crate::{
     actor::{Live, LiveDelta, Services},
     domain::{
         call::{Failure, ToolCall, ToolResult},
+        event::ParkReason,
         id::RunId,
         message::{self, RequestRecord},
         outcome::FaultClass,
         run::{Input, Proposal},
-        task::Params,
         time::Timestamp,
+        usage::NanoUsd,
     },
     model::{
         Delta, Model, ModelError, Request,
@@ -46,6 +53,7 @@ pub(super) struct Asking {
     pub(super) departure: Departure,
     /// Whether another model can go on, so that nobody need wait for the account to open.
     pub(super) has_fallback: bool,
+    pub(super) purse: Purse,
 }
 
 /// What came of a request, and what goes on with it.
@@ -81,20 +89,21 @@ pub(super) fn spawn(
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
     let projection = state.run.projection(budget);
-    let max_tokens = spec.params.max_tokens.or(state.model.max_output_tokens);
+    let purse = Purse::of(actor, state, &spec);
+    state.progress.out = Some(purse.out());
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
         digest: None,
         included: projection.included as u64,
         omitted: projection.omitted as u64,
-        max_tokens,
+        max_tokens: None,
         tools: None,
     };
     let request = Request {
         model: state.model.wire_name.clone(),
         messages: projection.messages,
         tools: state.tools.specs.clone(),
-        params: Params { max_tokens, ..spec.params.clone() },
+        params: spec.params.clone(),
         response_format: spec.response_format.clone(),
         script: spec.script.clone(),
         reply: usize::try_from(state.run.replies()).unwrap_or(usize::MAX),
@@ -117,6 +126,7 @@ pub(super) fn spawn(
         record,
         departure: Departure::from(not_before.max(services.clock.now())),
         has_fallback: actor.fallback(state).is_some(),
+        purse,
     };
     state.progress.departure = Some(asking.departure.clone());
     let bytes = asking.bytes;
@@ -171,26 +181,41 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(mut self, request: Request, permit: Option<Permit>, pledge: Option<Pledge>) -> Asked {
+    async fn ask(mut self, mut request: Request, permit: Option<Permit>, pledge: Option<Pledge>) -> Asked {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
             return Asked { input: failed(turn, attempt, 0, fault), permit: None, rest: None };
         }
+        if let Err(denied) = self.purse.fit() {
+            return Asked { input: denied.input(turn, attempt), permit: None, rest: None };
+        }
         // It waits for its place now, which counts as much.
         drop(pledge);
         let mut permit = match self.place(permit).await {
             Ok(permit) => permit,
-            Err(error) => return Asked { input: self.failed(error), permit: None, rest: None },
+            Err(error) => return Asked { input: self.failed(error, None), permit: None, rest: None },
+        };
+        let mut held = match self.purse.reserve().await {
+            Ok(held) => held,
+            Err(denied) => return Asked { input: denied.input(turn, attempt), permit: None, rest: None },
         };
         if !self.departure.depart(self.services.clock.now()) {
             // It was called off, and whoever did so ends this task.
             return std::future::pending().await;
         }
+        request.params.max_tokens = Some(self.purse.ask.max_tokens);
+        self.record.max_tokens = request.params.max_tokens;
+        let most = self.purse.costs().then(|| self.purse.most());
         self.since = Instant::now();
+        self.purse.sent(&mut held);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
-        let heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
+        let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
+        let usage = answer.used(&self.model, self.bytes, most);
+        if heard.is_ok() && usage.is_none() && most.is_some() && answer.is_empty() {
+            heard = Err(error(FaultClass::Transient, "the model's answer was empty"));
+        }
         let duration = self.since.elapsed();
         self.record.digest = answer.digest.take();
         if let Some(rates) = answer.rates.take() {
@@ -201,7 +226,8 @@ impl Asking {
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
         match heard {
             Ok(()) => {
-                let usage = answer.used(&self.model, self.bytes);
+                let usage = usage.or(most);
+                held.settle(usage.and_then(|usage| usage.cost));
                 permit.answered(usage.map_or(0, |usage| usage.total()));
                 let waited = self.departure.waited(self.services.clock.now());
                 let proposal = answer.judged(&self.judge, self.record, usage, duration).await;
@@ -211,7 +237,10 @@ impl Asking {
             }
             Err(error) => {
                 permit.failed(error.class, error.retry_after);
-                Asked { input: self.failed(error), permit: Some(permit), rest: None }
+                // One that was turned away costs nothing; of any other nobody knows.
+                let usage = most.filter(|_| !error.refused);
+                held.settle(if error.refused { Some(NanoUsd::default()) } else { None });
+                Asked { input: self.failed(error, usage), permit: Some(permit), rest: None }
             }
         }
     }
@@ -306,6 +335,15 @@ fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
         parks: None,
         fallback: None,
         jitter: jitter(),
+    }
+}
+
+impl Denied {
+    fn input(self, turn: u32, attempt: u32) -> Input {
+        match self {
+            Self::Limit(limit) => Input::OutOfBudget { turn, attempt, limit },
+            Self::NotBegun => Input::Park(ParkReason::Budget),
+        }
     }
 }
 

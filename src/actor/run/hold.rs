@@ -148,10 +148,17 @@ impl RunActor {
     /// Gives the slot up, unless something else came in between.
     pub(super) fn park(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         let Some(reason) = self.is_to_park(state) else { return Ok(()) };
-        if !state.call_request_off() {
-            // It has gone out in this very moment.
-            return Ok(());
-        }
+        // If it cannot be, it has gone out in this very moment.
+        if state.call_request_off() { self.park_as(me, state, reason) } else { Ok(()) }
+    }
+
+    /// Gives the slot up before the open request has gone out.
+    pub(super) fn park_as(
+        &self,
+        me: &ActorRef<RunMsg>,
+        state: &mut RunState,
+        reason: ParkReason,
+    ) -> Result<(), StoreError> {
         let Ok(ticket) = self.step(me, state, Input::Park(reason))? else { return Ok(()) };
         self.cancel.cancel();
         let (store, me) = (self.services.store.clone(), me.clone());

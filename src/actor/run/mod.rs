@@ -33,6 +33,7 @@ mod hold;
 mod judge;
 mod message;
 mod place;
+mod purse;
 mod step;
 mod timer;
 
@@ -41,6 +42,7 @@ pub use fallback::means;
 pub use form::Form;
 pub use judge::Offer;
 pub use message::RunMsg;
+pub use purse::lost;
 use step::Progress;
 
 /// A run at work.
@@ -132,6 +134,8 @@ impl Actor for RunActor {
 impl RunActor {
     fn take(&self, me: &ActorRef<RunMsg>, state: &mut RunState, message: RunMsg) -> Result<(), StoreError> {
         match message {
+            // What follows says how it goes on.
+            RunMsg::Begin(input @ Input::RequestLost(_)) => self.put(state, input)?,
             RunMsg::Begin(input) => self.report(me, state, input)?,
             RunMsg::Ask(Input::CancelCall(call), reply) => self.cancel_call(me, state, call, reply)?,
             RunMsg::Ask(input, reply) => self.ask(me, state, input, reply)?,
@@ -143,7 +147,12 @@ impl RunActor {
             RunMsg::Asked(mut input, permit) => {
                 self.offer_fallback(state, &mut input);
                 state.progress.permit = permit;
-                self.report(me, state, input)?;
+                state.progress.out = None;
+                if let Input::Park(reason) = input {
+                    self.park_as(me, state, reason)?;
+                } else {
+                    self.report(me, state, input)?;
+                }
                 // Whoever asks next has taken it; if nobody does, the place is free.
                 state.progress.permit = None;
             }

@@ -6,7 +6,13 @@ use tokio::time::Instant;
 
 use super::ask::{Asking, error, jitter};
 use crate::{
-    domain::{event::ParkReason, outcome::FaultClass, retry::PATIENCE, run::Input, usage::estimated_tokens},
+    domain::{
+        event::ParkReason,
+        outcome::FaultClass,
+        retry::PATIENCE,
+        run::Input,
+        usage::{Usage, estimated_tokens},
+    },
     model::{
         ModelError,
         governor::{LatchReason, Latched, Permit},
@@ -47,7 +53,7 @@ impl Asking {
     }
 
     /// What is to become of the run after a request that failed, and of everybody who asks the same account.
-    pub(super) fn failed(&self, error: ModelError) -> Input {
+    pub(super) fn failed(&self, error: ModelError, usage: Option<Usage>) -> Input {
         let parks = self.shut_account(&error);
         let ModelError { class, message, retry_after, refused: _ } = error;
         Input::ModelFailed {
@@ -56,7 +62,7 @@ impl Asking {
             class,
             error: message,
             retry_after,
-            usage: None,
+            usage,
             waited: self.departure.waited(self.services.clock.now()),
             shown: self.bytes,
             parks,

@@ -7,16 +7,19 @@ use tokio::sync::oneshot;
 
 use super::{
     AskError, SubmitError,
+    accounts::Reserve,
     over::{Ended, Waiters},
     revival::{Death, Next},
 };
 use crate::{
     actor::executor::ExecutorMsg,
     domain::{
+        budget::{Node, Reservation, Standing, UserBudget},
         event::RunEnd,
         gate::{Gates, PauseMode, Scope},
         id::{BatchId, RunId, Seq},
         run::{Input, Run},
+        usage::NanoUsd,
     },
     model::governor::Pledge,
     store::StoreError,
@@ -76,6 +79,18 @@ pub enum RootMsg {
     Gates(RpcReplyPort<Gates>),
     /// From a person: how much is going on.
     Load(RpcReplyPort<Load>),
+    /// From a request: it is about to cost something.
+    Reserve(Box<Reserve>),
+    /// From a request that is over: what it came to, or nothing if nobody knows, or if it was not sent.
+    Settle(Reservation, Option<NanoUsd>),
+    /// From whoever has read the log: so much was spent before.
+    Spent(Node, NanoUsd),
+    /// From a person: so much may be spent there.
+    SetCap(Node, Option<NanoUsd>),
+    /// From a person: so much may be spent by users.
+    SetBudgets(Vec<UserBudget>),
+    /// From a person: how the accounts stand.
+    Accounts(RpcReplyPort<Vec<(Node, Standing)>>),
 }
 
 /// How much is going on.

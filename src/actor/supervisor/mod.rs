@@ -8,9 +8,13 @@ use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::{oneshot, watch};
 
-use super::{Services, executor};
+use super::{
+    Services, executor,
+    run::{self, Offer},
+};
 use crate::{
     domain::{
+        budget::{Node, Standing, UserBudget},
         event::{Event, Fact, RunEnd},
         gate::{Gates, PauseMode, Scope},
         id::{CallId, RunId, Seq},
@@ -18,10 +22,12 @@ use crate::{
         run::{Input, Refused, Run},
         task::TaskSpec,
         time::Timestamp,
+        usage::NanoUsd,
     },
     store::StoreError,
 };
 
+mod accounts;
 mod arrival;
 mod message;
 mod over;
@@ -34,6 +40,7 @@ mod slotless;
 #[cfg(test)]
 mod tests;
 
+pub use accounts::Reserve;
 pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands};
 pub use over::{Ended, Unended, Waiters};
 pub use provider::Blocked;
@@ -234,6 +241,35 @@ impl Supervisor {
         told.ok().and_then(|told| told.clone())
     }
 
+    /// Sets how much may be spent there in all; nothing is no limit.
+    pub fn set_cap(&self, node: Node, cap: Option<NanoUsd>) {
+        let _ = self.root.cast(RootMsg::SetCap(node, cap));
+    }
+
+    /// Sets how much users may spend.
+    pub fn set_budgets(&self, budgets: Vec<UserBudget>) {
+        let _ = self.root.cast(RootMsg::SetBudgets(budgets));
+    }
+
+    /// Counts what was spent there before this process. To be said before a run of it is taken up.
+    pub fn spent(&self, node: Node, amount: NanoUsd) {
+        let _ = self.root.cast(RootMsg::Spent(node, amount));
+    }
+
+    /// What a run has cost by its log, with the most that its open request may have if nobody works on it.
+    pub fn cost_of(&self, run: &Run) -> NanoUsd {
+        let mut cost = run.usage().cost.unwrap_or_default();
+        if let Some(Input::RequestLost(usage)) = lost(&self.services, run) {
+            cost += usage.cost.unwrap_or_default();
+        }
+        cost
+    }
+
+    /// What is spent and reserved.
+    pub async fn accounts(&self) -> Vec<(Node, Standing)> {
+        self.query(RootMsg::Accounts).await
+    }
+
     /// Starts no more runs. Those that have a slot go on to their end; what has none starts when herder starts again.
     pub fn close(&self) {
         let _ = self.root.cast(RootMsg::Close);
@@ -286,7 +322,7 @@ async fn record_end(
 ) -> Result<(Arc<RunEnd>, Seq), (Unended, AskError)> {
     let head = run.seq();
     let mut facts = Vec::new();
-    for input in inputs {
+    for input in lost(services, &run).into_iter().chain(inputs) {
         // What one of them ended, the next has nothing to say about.
         facts.extend(told(&mut run, input, services.clock.now()));
     }
@@ -305,6 +341,12 @@ async fn record_end(
         Some(Event::RunEnd(end)) => Ok((Arc::new(*end), run.seq())),
         Some(_) | None => Err((Unended::Left, AskError::NoSuchRun)),
     }
+}
+
+/// That an open request of a run that nobody works on may have cost something.
+fn lost(services: &Services, run: &Run) -> Option<Input> {
+    let model = services.models.get(run.model()?)?;
+    run::lost(run, &model, &Offer::of(services, run.spec()?)).map(Input::RequestLost)
 }
 
 fn panicked() -> StoreError {

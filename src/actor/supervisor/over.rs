@@ -27,6 +27,9 @@ pub enum Unended {
     /// Its task is not of record and nothing was done for it. It can be submitted again, as another run.
     #[error("the log did not take the task")]
     NotRecorded(#[source] StoreError),
+    /// What it belongs to has no money left to begin it with. It goes on when it is taken up again.
+    #[error("there is no money left to begin the run with")]
+    Unaffordable,
     /// It is of record, but its log cannot be read or written now. It goes on when it is taken up again.
     #[error("the log of the run is not to be had")]
     Left,

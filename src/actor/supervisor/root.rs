@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{
     Jobs,
+    accounts::Accounts,
     arrival::Arriving,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     over::{Ended, Waiters},
@@ -56,6 +57,7 @@ pub(super) struct Tree {
     /// Runs whose logs are read.
     pub(super) arriving: HashMap<RunId, Arriving>,
     pub(super) gates: Gates,
+    pub(super) accounts: Accounts,
     max_live: usize,
     /// Whether a run starts only if its model has a place free for it.
     pub(super) follows_models: bool,
@@ -112,6 +114,7 @@ impl Actor for Root {
             live: HashMap::new(),
             arriving: HashMap::new(),
             gates: Gates::default(),
+            accounts: Accounts::new(&self.services),
             max_live: self.services.settings.max_live_runs,
             follows_models: self.services.settings.follow_models,
             attended: HashSet::new(),
@@ -165,6 +168,12 @@ impl Actor for Root {
             RootMsg::Open(scope, reply) => drop(reply.send(tree.open(&scope))),
             RootMsg::Gates(reply) => drop(reply.send(tree.gates.clone())),
             RootMsg::Load(reply) => drop(reply.send(tree.load())),
+            RootMsg::Reserve(reserve) => self.reserve(tree, *reserve),
+            RootMsg::Settle(id, actual) => tree.accounts.settle(id, actual),
+            RootMsg::Spent(node, amount) => tree.accounts.spent(node, amount),
+            RootMsg::SetCap(node, cap) => tree.accounts.set_cap(node, cap),
+            RootMsg::SetBudgets(budgets) => tree.accounts.set_budgets(budgets),
+            RootMsg::Accounts(reply) => drop(reply.send(tree.accounts.standings())),
         }
         tree.fill_slots();
         tree.tell_blocked();

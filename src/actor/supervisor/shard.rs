@@ -22,7 +22,7 @@ use crate::{
     actor::{
         Services,
         executor::ExecutorMsg,
-        run::{Offer, RunActor, RunArgs, RunMsg, beginning, means},
+        run::{Offer, RunActor, RunArgs, RunMsg, beginning, lost, means},
     },
     domain::{
         event::RestartCause,
@@ -182,7 +182,9 @@ impl Shard {
             Some(death) => (RestartCause::Actor, death.error),
             None => (RestartCause::Process, None),
         };
-        let first: Vec<Input> = beginning(&run, &model, tools.names.to_vec(), cause, error).collect();
+        let lost = lost(&run, &model, &tools).map(Input::RequestLost);
+        let first = beginning(&run, &model, tools.names.to_vec(), cause, error);
+        let first: Vec<Input> = lost.into_iter().chain(first).collect();
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();

@@ -10,11 +10,11 @@ use ractor::ActorRef;
 use super::{
     AskError, end_without_actor,
     message::{Admitted, Load, Reply, RootMsg, ShardMsg},
-    over::Waiters,
+    over::{Ended, Unended, Waiters},
     root::{LiveRun, Root, Tree, later},
 };
 use crate::domain::{
-    event::RestartCause,
+    event::{ParkReason, RestartCause},
     gate::{PauseMode, Scope},
     id::RunId,
     outcome::Outcome,
@@ -116,6 +116,10 @@ impl Tree {
         }
         self.to_shard(id, ShardMsg::Parked(id));
         if let Some(LiveRun { done, .. }) = self.live.remove(&id) {
+            if run.parked() == Some(ParkReason::Budget) {
+                // It has not begun. Whoever had it run knows whether and when there is more money.
+                return done.tell(&Ended { run: id, end: Err(Unended::Unaffordable) });
+            }
             self.enqueue(Admitted { run, done });
         }
     }

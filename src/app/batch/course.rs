@@ -21,6 +21,7 @@ use crate::{
     actor::Supervisor,
     domain::{
         batch::{self, Halt, HaltHow},
+        budget::Period,
         event::RunEnd,
         id::{BatchId, RunId},
         outcome::Outcome,
@@ -73,6 +74,12 @@ pub(in crate::app) trait Host {
     /// A task cannot be started, since nobody knows what it asks.
     fn lost(&mut self, task: usize, why: LineLost);
 
+    /// The run of a task could not be begun: there is no money left. Tells whether there may be more some time.
+    fn unaffordable(&mut self, task: usize) -> bool;
+
+    /// There may be more money now.
+    fn affordable(&mut self) {}
+
     /// Whether it goes on, after a while, with what the log has lost.
     fn outlasts_the_log(&self) -> bool;
 
@@ -93,6 +100,8 @@ pub(in crate::app) struct Course<'a, H> {
     retrying: BTreeMap<usize, (Over, Arc<RunEnd>)>,
     given_up: usize,
     stopping: bool,
+    /// There is no money left to begin anything with.
+    unaffordable: bool,
     cut_short: bool,
     /// Ends what is on its way as cancelled.
     cancel: CancellationToken,
@@ -132,6 +141,7 @@ impl<'a, H: Host> Course<'a, H> {
             report: Report { settled, ..Report::default() },
             retrying: BTreeMap::new(),
             stopping: false,
+            unaffordable: false,
             cut_short: false,
             cancel: CancellationToken::new(),
         }
@@ -175,18 +185,21 @@ impl<'a, H: Host> Course<'a, H> {
             if self.cancel.is_cancelled() {
                 self.stop();
             }
-            let may_start = !self.stopping && live.len() < self.host.room() && !waiting.is_empty();
+            let may_start =
+                !self.stopping && !self.unaffordable && live.len() < self.host.room() && !waiting.is_empty();
             if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
                 let lost = delays.len() - self.retrying.len();
                 self.cut_short |= lost > 0;
+                self.report.unaffordable = if self.unaffordable { waiting.len() } else { 0 };
                 return Ok(waiting.len() + lost);
             }
+            let midnight = self.until_midnight();
             let over: Over = tokio::select! {
                 biased;
                 asked = self.host.asked() => {
                     match asked {
                         Asked::Stop => self.stop(),
-                        Asked::Look => {}
+                        Asked::Look => self.look_again(),
                         Asked::Again(next, outcome) => {
                             self.failed = self.failed.saturating_sub(usize::from(outcome != Outcome::Done));
                             live.extend(self.submit(next).await.map(|way| way.over(self.cancel.clone())));
@@ -201,6 +214,10 @@ impl<'a, H: Host> Course<'a, H> {
                     }
                     continue;
                 }
+                () = tokio::time::sleep(midnight), if self.unaffordable && !self.stopping => {
+                    self.look_again();
+                    continue;
+                }
                 Some(over) = live.next(), if !live.is_empty() => over?,
                 Some(next) = delays.next(), if !delays.is_empty() && !self.stopping => {
                     let next: Next = next;
@@ -209,6 +226,13 @@ impl<'a, H: Host> Course<'a, H> {
                     continue;
                 }
             };
+            if let HowOver::Unaffordable = over.how {
+                // It goes on as the run that it is.
+                let Over { task, run, attempt, made, .. } = over;
+                waiting.push_front(Next { task, attempt, made, how: How::Resume(run), lost: 0 });
+                self.run_out_of_money(task);
+                continue;
+            }
             if let Some((next, delay)) = self.over(over).await? {
                 delays.push(async move {
                     tokio::time::sleep(delay).await;
@@ -236,6 +260,27 @@ impl<'a, H: Host> Course<'a, H> {
         }
     }
 
+    /// Begins nothing more, until there is more money.
+    fn run_out_of_money(&mut self, task: usize) {
+        self.unaffordable = true;
+        if !self.host.unaffordable(task) {
+            self.stop();
+        }
+    }
+
+    fn look_again(&mut self) {
+        if !self.stopping && std::mem::take(&mut self.unaffordable) {
+            self.host.affordable();
+        }
+    }
+
+    /// When the budgets of users that are for a time count anew.
+    fn until_midnight(&self) -> Duration {
+        let now = self.supervisor.services().clock.now();
+        let midnight = Period::Day.start(now).after(Duration::from_secs(24 * 60 * 60));
+        midnight.since(now) + Duration::from_secs(1)
+    }
+
     fn stop(&mut self) {
         if !self.stopping {
             self.stopping = true;
@@ -258,7 +303,7 @@ impl<'a, H: Host> Course<'a, H> {
                 )));
             }
             HowOver::Lost(Some(error)) if !self.stopping => return Err(error.clone().into()),
-            HowOver::Stopped | HowOver::Lost(_) => {
+            HowOver::Stopped | HowOver::Unaffordable | HowOver::Lost(_) => {
                 self.report.unfinished += 1;
                 self.cut_short = true;
                 self.stop();

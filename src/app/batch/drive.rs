@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{
     actor::supervisor::Blocked,
-    app::{herder::Herder, input::InputTask},
+    app::{herder::Herder, input::InputTask, spent},
     config::Config,
     domain::{
         batch::{HaltHow, Plan},
+        budget::Node,
         event::RunEnd,
         id::{BatchId, RunId},
     },
@@ -78,6 +79,12 @@ impl Batch {
         let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
         let herder = Herder::start(config, journal.state, models).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
+        if options.max_cost.is_some() {
+            let spent = spent::by_batch(&herder.supervisor, &*herder.state().store, &|_| {}, batch).await?;
+            herder.supervisor.spent(Node::Batch(batch), spent);
+            herder.supervisor.set_cap(Node::Batch(batch), options.max_cost);
+        }
+        spent::restore_users(&herder.supervisor, &|_| {}).await?;
         Ok(Self { herder, batch, chosen: chosen.len(), tasks, plan, results, options, stopper })
     }
 
@@ -174,6 +181,11 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
     /// Lines are all in memory.
     fn lost(&mut self, _: usize, why: LineLost) {
         tracing::error!(error = %why, "task not started");
+    }
+
+    /// Whoever gave the command may give it again, with more money.
+    fn unaffordable(&mut self, _: usize) -> bool {
+        false
     }
 
     /// Whoever gave the command is told, and may give it again.

@@ -11,7 +11,7 @@ use crate::{
         batch::{Halt, Misfit, RetryFailed, StaleLines},
         id::RunId,
         outcome::Outcome,
-        usage::Usage,
+        usage::{NanoUsd, Usage},
     },
 };
 
@@ -59,6 +59,8 @@ pub struct Options {
     pub with_messages: bool,
     /// How long runs may go on after the first signal.
     pub drain: Duration,
+    /// What all of its attempts together may cost.
+    pub max_cost: Option<NanoUsd>,
 }
 
 /// What happens in a batch, for whoever shows it.
@@ -81,6 +83,8 @@ pub struct Report {
     pub settled: Vec<Outcome>,
     /// Chosen tasks that have not ended: they go on, or start, when the batch is run again.
     pub unfinished: usize,
+    /// Those of them that were not started for want of money.
+    pub unaffordable: usize,
     /// Too many tasks were not done.
     pub halted: bool,
     /// What kept all that is unfinished from going on, if it was an account that only a person can open.

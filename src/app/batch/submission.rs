@@ -64,6 +64,8 @@ pub(in crate::app) enum HowOver {
     Stopped,
     /// The log did not take what was handed over to it. Looks like a stop to whoever does not know whether herder stops.
     Lost(Option<StoreError>),
+    /// It has not begun: what it belongs to has no money left.
+    Unaffordable,
     /// It could not be worked on.
     Left(Arc<SubmitError>),
 }
@@ -166,6 +168,7 @@ impl OnItsWay {
                 match ended.map(|ended| ended.end) {
                     Ok(Ok(end)) => HowOver::Ended(end),
                     Ok(Err(Unended::NotRecorded(error))) => HowOver::Lost(Some(error)),
+                    Ok(Err(Unended::Unaffordable)) => HowOver::Unaffordable,
                     Ok(Err(Unended::Left)) => HowOver::Lost(None),
                     // The whole tree may be down.
                     Ok(Err(Unended::Stopped)) | Err(_) => HowOver::Stopped,

@@ -14,15 +14,16 @@ use crate::{
     actor::supervisor,
     app::{
         batch::{Asked, History, How, Next, Tasks},
-        state,
+        spent, state,
     },
     domain::{
         batch::{Plan, RetryFailed, StaleLines},
+        budget::Node,
         event::Event,
         id::{BatchId, RunId, Seq},
         outcome::Outcome,
         task::TaskSpec,
-        usage::Usage,
+        usage::{NanoUsd, Usage},
     },
     store::{RunFilter, RunRecord, StoreError},
     tool::workspace::Told,
@@ -93,6 +94,50 @@ impl Batches {
     /// There is no such batch, or the log does not take it.
     pub async fn set_concurrency(&self, id: BatchId, runs: NonZeroUsize) -> Result<bool, ControlError> {
         self.retune(id, move |record| std::mem::replace(&mut record.concurrency, runs) != runs).await
+    }
+
+    /// Changes how much all attempts of a batch together may cost; nothing is no limit. What waits for more goes on. Tells
+    /// whether that changed anything.
+    ///
+    /// # Errors
+    /// There is no such batch, or the log does not take it.
+    pub async fn set_max_cost(&self, id: BatchId, cap: Option<NanoUsd>) -> Result<bool, ControlError> {
+        // Before the batch is told to look again.
+        let supervisor = self.0.supervisor.clone();
+        self.retune(id, move |record| {
+            let changed = std::mem::replace(&mut record.max_cost, cap) != cap;
+            if changed {
+                supervisor.set_cap(Node::Batch(id), cap);
+            }
+            changed
+        })
+        .await
+    }
+
+    /// Has whoever waits for more money see whether there is some.
+    pub fn look_again(&self) {
+        for entry in self.entries() {
+            // One that is being changed is looked after.
+            if let Ok(work) = entry.work.try_lock()
+                && let Some(driver) = &work.driver
+            {
+                let _ = driver.asks.send(Asked::Look);
+            }
+        }
+    }
+
+    /// Has the supervisor know what may be spent on a batch, and what was before it was first worked on here.
+    pub(super) async fn count_spent(&self, entry: &Entry, work: &Work) -> Result<(), StoreError> {
+        let supervisor = &self.0.supervisor;
+        if entry.is_to_be_counted() {
+            let (config, add_model) = (self.config(), self.0.add_model.clone());
+            // Without its model a run does not go on, and says so then.
+            let has = move |name: &str| drop(add_model(&config, name));
+            let spent = spent::by_batch(supervisor, &*self.0.store, &has, entry.id).await?;
+            supervisor.spent(Node::Batch(entry.id), spent);
+        }
+        supervisor.set_cap(Node::Batch(entry.id), work.record.max_cost);
+        Ok(())
     }
 
     async fn retune(
@@ -194,6 +239,7 @@ impl Batches {
         let record =
             Record { state: BatchState::Open, starts_nothing: true, summary: None, ..work.record.clone() };
         entry.write(&*self.0.store, work, record, Vec::new()).await?;
+        self.count_spent(entry, work).await?;
         let (run, waiting) = match self.submit_again(latest, place).await {
             Ok((run, next)) => (Ok(run), VecDeque::from([next])),
             // It is open on record: it comes to its end again.

@@ -57,7 +57,9 @@ impl Batches {
     ) {
         let going_on: BTreeSet<usize> =
             plan.start.iter().map(|one| one.task).chain(plan.resume.iter().map(|one| one.task)).collect();
-        entry.status.send_modify(|status| (status.halted, status.error) = (false, None));
+        entry
+            .status
+            .send_modify(|status| (status.halted, status.unaffordable, status.error) = (false, false, None));
         let ids = (0..tasks.count()).filter_map(|place| tasks.id(place).cloned());
         let board = Board::new(entry.status.clone(), ids, history, &going_on, &entry.order());
         let board = Arc::new(board);
@@ -231,6 +233,16 @@ impl Host for Driving {
     fn lost(&mut self, task: usize, why: LineLost) {
         self.board.put(task, Standing::Left, Usage::default());
         self.left.get_or_insert(why.to_string());
+    }
+
+    fn unaffordable(&mut self, task: usize) -> bool {
+        self.board.put(task, Standing::Waiting, Usage::default());
+        self.entry.status.send_modify(|status| status.unaffordable = true);
+        true
+    }
+
+    fn affordable(&mut self) {
+        self.entry.status.send_modify(|status| status.unaffordable = false);
     }
 
     fn outlasts_the_log(&self) -> bool {

@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) work: Arc<tokio::sync::Mutex<Work>>,
     /// Where its tasks stand, while it is driven or cannot go on.
     board: Mutex<Shown>,
+    /// What was spent on it before this process is counted.
+    is_counted: AtomicBool,
     /// Somebody tells of its ends.
     is_told_of: AtomicBool,
     /// Why what is of record of it is not to be touched.
@@ -74,6 +76,7 @@ impl Entry {
             counts: summary.counts,
             running: 0,
             halted: summary.halted,
+            unaffordable: false,
             error: None,
             ends: 0,
         };
@@ -83,6 +86,7 @@ impl Entry {
             status: watch::Sender::new(status),
             work: Arc::new(tokio::sync::Mutex::new(Work { name, record, driver: None })),
             board: Mutex::default(),
+            is_counted: AtomicBool::new(false),
             is_told_of: AtomicBool::new(false),
             unread: None,
         }
@@ -114,6 +118,11 @@ impl Entry {
     /// Whether it is for the caller to tell of its ends: for the first one who asks.
     pub(super) fn is_to_be_told_of(&self) -> bool {
         !self.is_told_of.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether what was spent on it before is yet to be counted: for the first one who asks.
+    pub(super) fn is_to_be_counted(&self) -> bool {
+        !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
     /// Puts a change on record, and tasks with it; it is in force once it is on disk.

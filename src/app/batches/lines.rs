@@ -2,7 +2,7 @@
 //! so a batch costs its number of tasks, not their text.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, BufReader, Read},
     os::unix::fs::FileExt,
@@ -23,8 +23,10 @@ use crate::{
             InputError, InputTask, ParsedLine, Reread, Rules, Source, Span, known_tool, parse_each,
             read_each, read_line,
         },
+        models::check_price,
     },
     config::{Config, Defaults},
+    domain::task::TaskSpec,
 };
 
 /// What lines are completed with and checked by.
@@ -33,6 +35,9 @@ pub(super) struct Book {
     services: Arc<Services>,
     add_model: AddModel,
     defaults: Defaults,
+    owner: Option<Arc<str>>,
+    /// Its costs are limited, whatever its lines say.
+    is_limited: bool,
 }
 
 /// The tasks of an input on disk.
@@ -77,7 +82,20 @@ impl Book {
     ) -> Self {
         let mut defaults = config.defaults.clone();
         defaults.labels.extend(labels);
-        Self { config, services, add_model, defaults }
+        let is_limited = config.limits_costs();
+        Self { config, services, add_model, defaults, owner: None, is_limited }
+    }
+
+    /// Of tasks that this user has submitted.
+    #[must_use]
+    pub(super) fn of(self, owner: Option<Arc<str>>) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// Of tasks whose costs are limited together.
+    #[must_use]
+    pub(super) fn limited(self, is_limited: bool) -> Self {
+        Self { is_limited: self.is_limited || is_limited, ..self }
     }
 
     fn lend<T>(&self, work: impl FnOnce(Rules<'_>) -> T) -> T {
@@ -94,12 +112,19 @@ impl Lines {
     /// Reads and checks an input, which must be the one of this digest.
     pub(super) fn read(path: &Path, digest: &str, book: Book) -> Result<Self, ReadError> {
         Self::open(path, digest, book, |input, book, lines| {
+            let (mut told, mut checked) = (Vec::new(), BTreeSet::new());
             book.lend(|rules| {
                 read_each(input, &Source::Submission, rules, |task, span| {
                     let InputTask { line: number, id, hash, spec } = task;
+                    let is_limited = book.is_limited || spec.limits.max_cost_usd.is_some();
+                    if is_limited && checked.insert(spec.model.clone()) {
+                        let what = check_price(&book.services.models, &spec.model);
+                        told.extend(what.err().map(|what| format!("line {number}: model: {what}")));
+                    }
                     lines.push(Line { id, hash: hash.into(), priority: spec.priority, number, span });
                 })
-            })
+            })?;
+            if told.is_empty() { Ok(()) } else { Err(InputError::Mistakes { told, more: 0 }) }
         })
     }
 
@@ -169,12 +194,13 @@ impl Input {
         let mut bytes = vec![0; line.span.bytes];
         self.file.read_exact_at(&mut bytes, line.span.at).map_err(|error| error.to_string())?;
         let read = self.book.lend(|rules| read_line(line.number, &bytes, &Source::Submission, rules));
+        let owned = |spec| TaskSpec { owner: self.book.owner.clone(), ..spec };
         let (hash, wanted) = match read.map_err(|error| error.to_string())? {
-            Reread::Whole(task) => (task.hash, Wanted::Whole(task.spec)),
+            Reread::Whole(task) => (task.hash, Wanted::Whole(owned(task.spec))),
             Reread::Incomplete(task, why) => {
                 // A model comes back with the configuration: its tasks wait rather than fail.
                 self.book.lend(|rules| (rules.model)(&task.spec.model))?;
-                (task.hash, Wanted::Incomplete(task.spec, why))
+                (task.hash, Wanted::Incomplete(owned(task.spec), why))
             }
         };
         if *hash == *line.hash { Ok(wanted) } else { Err("it has changed".to_owned()) }

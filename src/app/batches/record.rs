@@ -2,12 +2,12 @@
 //!
 //! A stored format: fields are added with a default, never renamed.
 
-use std::{collections::BTreeMap, num::NonZeroUsize};
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::status::{BatchState, Counts};
-use crate::domain::batch::Halt;
+use crate::domain::{batch::Halt, usage::NanoUsd};
 
 /// What is of record of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,6 +20,12 @@ pub(super) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "halt")]
     pub(super) halt: Option<Halt>,
     pub(super) concurrency: NonZeroUsize,
+    /// What all of its attempts together may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_cost: Option<NanoUsd>,
+    /// The user who submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<Arc<str>>,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
     pub(super) state: BatchState,
@@ -53,6 +59,8 @@ impl Record {
             retries: 0,
             halt: None,
             concurrency: NonZeroUsize::MIN,
+            max_cost: None,
+            owner: None,
             labels: BTreeMap::new(),
             state: BatchState::Open,
             chosen: None,

@@ -17,6 +17,7 @@ use super::{
     board::{Board, Closed},
     entry::{Entry, Work},
     lines::{Lines, ReadError},
+    record::Record,
     spool,
     status::BatchState,
 };
@@ -167,6 +168,7 @@ impl Batches {
             plan.start.clear();
         }
         let waiting = in_order(&plan, &tasks);
+        self.count_spent(entry, work).await?;
         self.set_off(entry, work, tasks, &history, &plan, waiting);
         Ok(())
     }
@@ -174,7 +176,8 @@ impl Batches {
     /// The input of a batch, as it was submitted.
     pub(super) async fn input_of(&self, entry: &Entry, work: &Work) -> Result<Lines, ReadError> {
         let path = spool::path(&self.0.folder, entry.id, &work.record.digest);
-        self.read(path, work.record.digest.clone(), work.record.labels.clone(), Lines::index).await
+        let Record { digest, labels, owner, max_cost, .. } = work.record.clone();
+        self.read(path, digest, (labels, owner, max_cost.is_some()), Lines::index).await
     }
 
     /// Ends a run that nobody works on, as cancelled; returns once it is on disk.

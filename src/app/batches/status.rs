@@ -36,6 +36,8 @@ pub struct Status {
     pub running: usize,
     /// Too many tasks were not done.
     pub halted: bool,
+    /// What has not started waits for a larger budget.
+    pub unaffordable: bool,
     /// Why it does not go on, though it is open, or what could not be gone on with. Not told while somebody works on it.
     pub error: Option<String>,
     /// How often it has come to its end since this process began.

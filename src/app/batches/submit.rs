@@ -12,7 +12,7 @@ use futures_util::Stream;
 use uuid::Uuid;
 
 use super::{
-    Batches, SubmitError,
+    Batches, ControlError, SubmitError,
     entry::{Entry, Work},
     lines::{Book, Lines, ReadError},
     record::{Record, ranges},
@@ -29,6 +29,7 @@ use crate::{
         batch::{Halt, Plan, RetryFailed, StaleLines, Start},
         id::BatchId,
         outcome::Outcome,
+        usage::NanoUsd,
     },
     store::TaskRecord,
 };
@@ -40,7 +41,16 @@ pub struct SubmitBatch {
     pub name: Option<String>,
     /// Names this submission: given again, it is answered again. With another input, it extends the batch.
     pub key: Option<String>,
+    /// The user who submits it.
+    pub owner: Option<Arc<str>>,
     pub options: BatchOptions,
+}
+
+impl SubmitBatch {
+    /// What goes for all of its tasks: labels, whose they are, and whether their costs are limited.
+    fn terms(&self) -> (BTreeMap<String, String>, Option<Arc<str>>, bool) {
+        (self.options.labels.clone(), self.owner.clone(), self.options.max_cost.is_some())
+    }
 }
 
 /// How a batch is run.
@@ -48,6 +58,8 @@ pub struct SubmitBatch {
 pub struct BatchOptions {
     /// Runs that may be in flight at once; by itself as many as may be live.
     pub concurrency: Option<NonZeroUsize>,
+    /// What all of its attempts together may cost.
+    pub max_cost: Option<NanoUsd>,
     /// New attempts that a task gets by itself.
     pub retries: u32,
     /// When to give up. Runs that are to stop now are cancelled.
@@ -68,6 +80,7 @@ impl Default for BatchOptions {
     fn default() -> Self {
         Self {
             concurrency: None,
+            max_cost: None,
             retries: 0,
             halt: None,
             retry_failed: RetryFailed::None,
@@ -110,12 +123,20 @@ impl Batches {
     ) -> Result<Submitted, SubmitError> {
         let spooled = Spooled::take_in(&self.0.folder, input).await?;
         if let Some(answered) = self.answered(&batch, &spooled.digest).await {
+            if let Some(cap) = batch.options.max_cost {
+                let raised = self.set_max_cost(answered.id, Some(cap)).await;
+                raised.map_err(|error| match error {
+                    ControlError::Store(error) => error.into(),
+                    ControlError::Unread(error) => error.into(),
+                    ControlError::NoSuchBatch(_) => SubmitError::Stopping,
+                })?;
+            }
             return Ok(answered);
         }
         let (path, digest) = (spooled.path().to_owned(), spooled.digest.clone());
         // What was checked once is not checked again: what its finished lines name may be gone.
         let read = if self.is_known(&batch, &digest).await { Lines::index } else { Lines::read };
-        let tasks = match self.read(path, digest, batch.options.labels.clone(), read).await {
+        let tasks = match self.read(path, digest, batch.terms(), read).await {
             Ok(tasks) if tasks.count() == 0 => return Err(SubmitError::Empty),
             Ok(tasks) => tasks,
             Err(ReadError::Input(error)) => return Err(error.into()),
@@ -159,16 +180,18 @@ impl Batches {
         (is_same && goes_on).then_some(Submitted { id, changed: false, tasks })
     }
 
-    /// Reads an input; `labels` go before those of the configuration.
+    /// Reads an input; `labels` go before those of the configuration, and its tasks are those of `owner`.
     pub(super) async fn read(
         &self,
         path: PathBuf,
         digest: String,
-        labels: BTreeMap<String, String>,
+        (labels, owner, is_limited): (BTreeMap<String, String>, Option<Arc<str>>, bool),
         read: fn(&Path, &str, Book) -> Result<Lines, ReadError>,
     ) -> Result<Lines, ReadError> {
         let book =
-            Book::new(self.config(), self.0.supervisor.services().clone(), self.0.add_model.clone(), labels);
+            Book::new(self.config(), self.0.supervisor.services().clone(), self.0.add_model.clone(), labels)
+                .of(owner)
+                .limited(is_limited);
         let at = path.clone();
         // Never closed; held to the end of the reading, though whoever waits for it may have gone.
         let place = self.0.reading.clone().acquire_owned().await;
@@ -213,18 +236,21 @@ impl Batches {
         let plan =
             history.plan(&tasks, &places, terms).map_err(|source| SubmitError::Misfit { id, source })?;
         let waiting = in_order(&plan, &tasks);
+        self.count_spent(&entry, &work).await?;
         self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
         Ok(Submitted { id, changed: true, tasks: count })
     }
 
     fn record(&self, batch: SubmitBatch, digest: &str) -> Record {
-        let SubmitBatch { key, options, .. } = batch;
+        let SubmitBatch { key, owner, options, .. } = batch;
         Record {
             key,
             digest: digest.to_owned(),
             retries: options.retries,
             halt: options.halt,
             concurrency: options.concurrency.unwrap_or_else(|| self.config().supervisor.max_live_runs.most()),
+            max_cost: options.max_cost,
+            owner,
             labels: options.labels,
             state: BatchState::Open,
             chosen: None,
@@ -291,6 +317,7 @@ impl Batches {
             let _ = std::fs::remove_file(spool::path(&self.0.folder, id, &replaced));
         }
         let waiting = in_order(&plan, &tasks);
+        self.count_spent(&entry, &work).await?;
         self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
         Ok(Submitted { id, changed: true, tasks: count })
     }

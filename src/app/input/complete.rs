@@ -72,6 +72,7 @@ impl<'a> Completer<'a> {
             priority: line.priority.unwrap_or(defaults.priority),
             labels: over(&defaults.labels, line.labels),
             submission: None,
+            owner: None,
             meta: line.meta,
             params: params(line.params.unwrap_or_default(), &defaults.params),
             response_format: self.form(line.response_format, &mut faults),

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     actor::run::Form,
     config::{Config, Flag},
-    domain::task::ResponseFormat,
+    domain::{batch::RetryFailed, task::ResponseFormat, usage::NanoUsd},
 };
 
 mod filter;
@@ -71,6 +71,9 @@ pub struct TaskArgs {
     /// Time that a run may take, as 90s or 10m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
+    /// Dollars that a run may cost
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    pub run_max_cost: Option<NanoUsd>,
     /// Time without progress of the model after which a request is given up
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub stall: Option<Duration>,
@@ -102,6 +105,10 @@ impl TaskArgs {
         let limit = |flag, key, value: i64| Flag::new(flag, &["defaults", "limits", key], value);
         flags.extend(self.max_turns.map(|turns| limit("--max-turns", "max_turns", turns.into())));
         flags.extend(self.timeout.map(|time| limit("--timeout", "wall_time_s", seconds(time))));
+        flags
+            .extend(self.run_max_cost.map(|cost| {
+                Flag::new("--run-max-cost", &["defaults", "limits", "max_cost_usd"], cost.usd())
+            }));
         if let Some(time) = self.stall {
             // Who sets the one has an opinion of the other, which must not be later.
             flags.push(Flag::new("--stall", &["timeouts", "stall_s"], seconds(time)));
@@ -189,6 +196,22 @@ fn schema(path: &str) -> Result<ResponseFormat, String> {
     let schema = serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))?;
     let form = ResponseFormat::of_schema(schema);
     Form::of(&form).map(|_| form)
+}
+
+/// Reads which ended tasks get another attempt.
+pub(super) fn retry_failed(class: &str) -> Result<RetryFailed, String> {
+    if class == "all" {
+        return Ok(RetryFailed::All);
+    }
+    let names = || RetryFailed::names().collect::<Vec<_>>().join(", ");
+    RetryFailed::named(class).ok_or_else(|| format!("want nothing, or one of {}", names()))
+}
+
+/// Reads an amount of dollars.
+pub(super) fn usd(text: &str) -> Result<NanoUsd, String> {
+    let usd: Option<f64> = text.strip_prefix('$').unwrap_or(text).parse().ok();
+    let usd = usd.filter(|usd| usd.is_finite() && *usd >= 0.0);
+    usd.map(NanoUsd::from_usd).ok_or_else(|| "want US dollars, as 5 or 0.50".to_owned())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

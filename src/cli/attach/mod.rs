@@ -30,7 +30,7 @@ use crate::{
         client::{Client, ClientError, Route},
         wire::{Code, Submitted},
     },
-    domain::{admission::Slots, batch::RetryFailed},
+    domain::{admission::Slots, batch::RetryFailed, usage::NanoUsd},
 };
 
 mod follow;
@@ -146,6 +146,7 @@ async fn submit(
     let route = Route::to(["v1", "batches"])
         .with("name", args.input.display())
         .with_some("concurrency", args.jobs.map(Slots::most))
+        .with_some("max_cost_usd", args.max_cost.map(NanoUsd::usd))
         .with_some("retries", (args.retries > 0).then_some(args.retries))
         .with_some("halt", args.halt.map(|halt| halt.to_string()))
         .with_some("retry_failed", args.retry_failed.and_then(again))

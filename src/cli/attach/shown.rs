@@ -8,6 +8,7 @@ use crate::{
     cli::{
         asking::WINDOW,
         progress::{Progress, ProgressMode, Reporter, Rest},
+        render::counted,
         start::{Tell, say, say_json},
     },
     daemon::wire::{BatchState, BatchView},
@@ -25,6 +26,7 @@ pub(super) struct Shown {
     tell: Tell,
     screen: MultiProgress,
     is_away: bool,
+    is_waiting: bool,
 }
 
 impl Shown {
@@ -36,6 +38,7 @@ impl Shown {
             tell: if json { say_json } else { say },
             screen: screen.clone(),
             is_away: false,
+            is_waiting: false,
         }
     }
 
@@ -72,6 +75,16 @@ impl Shown {
     }
 
     pub(super) fn view(&mut self, batch: &BatchView) {
+        let waits = batch.waits_for.as_ref().filter(|_| batch.open == 0);
+        if let Some(why) = waits.filter(|_| !self.is_waiting) {
+            let (tasks, id) =
+                (counted(usize::try_from(batch.waiting).unwrap_or(usize::MAX), "task"), &batch.id);
+            let words = format!(
+                "{tasks} not started ({why}); `herder set --batch {id} --max-cost USD` with more starts them"
+            );
+            self.screen.suspend(|| (self.tell)(&words));
+        }
+        self.is_waiting = waits.is_some();
         self.progress.set_running(usize::try_from(batch.running).unwrap_or(usize::MAX));
         self.progress.set_used(Usage {
             input: batch.usage.input,
@@ -86,7 +99,7 @@ impl Shown {
 
     /// Shows the end of the batch.
     pub(super) fn finish(&mut self, batch: &BatchView, unfinished: usize, last_words: Option<&str>) {
-        let rest = Rest { halted: batch.state == BatchState::Halted, unfinished };
+        let rest = Rest { halted: batch.state == BatchState::Halted, unfinished, unaffordable: 0 };
         self.progress.set_running(0);
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
         if let Some(words) = last_words {
@@ -96,7 +109,11 @@ impl Shown {
 
     /// Shows how far the batch is that goes on unwatched.
     pub(super) fn leave(&self, unfinished: usize, last_words: &str) {
-        self.reporter.finish(&self.progress, self.since.elapsed(), Rest { halted: false, unfinished });
+        self.reporter.finish(
+            &self.progress,
+            self.since.elapsed(),
+            Rest { halted: false, unfinished, unaffordable: 0 },
+        );
         (self.tell)(last_words);
     }
 

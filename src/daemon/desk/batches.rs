@@ -24,6 +24,8 @@ use crate::{
     domain::{
         batch::{RetryFailed, StaleLines},
         gate::Scope,
+        outcome::{Limit, Outcome},
+        usage::NanoUsd,
     },
 };
 
@@ -42,7 +44,8 @@ impl Desk {
         self.open()?;
         let key = key.map(check_key).transpose()?.map(str::to_owned);
         let name = options.name.clone();
-        let batch = SubmitBatch { name, key, options: read_options(options)? };
+        let owner = by.user.as_deref().map(Into::into);
+        let batch = SubmitBatch { name, key, owner, options: read_options(options)? };
         let submitted = self.batches.submit(batch, input).await?;
         if submitted.changed {
             self.watch_batch(submitted.id);
@@ -77,11 +80,18 @@ impl Desk {
     pub async fn retune_batch(&self, name: &str, patch: &BatchPatch, by: &By) -> Result<Changed, ApiError> {
         let id = self.find_batch(name)?;
         let concurrency = patch.concurrency.map(concurrency).transpose()?;
-        let changed = match concurrency {
-            Some(runs) => self.batches.set_concurrency(id, runs).await?,
-            None => false,
-        };
-        self.audit(by, "set", id.to_string(), changed, concurrency.map(|runs| format!("concurrency={runs}")));
+        let max_cost = patch.max_cost_usd.map(dollars).transpose()?;
+        let mut changed = false;
+        if let Some(runs) = concurrency {
+            changed |= self.batches.set_concurrency(id, runs).await?;
+        }
+        if max_cost.is_some() {
+            changed |= self.batches.set_max_cost(id, max_cost).await?;
+        }
+        let told = concurrency.map(|runs| format!("concurrency={runs}"));
+        let told = told.into_iter().chain(max_cost.map(|cost| format!("max_cost_usd={}", cost.usd())));
+        let told: Vec<_> = told.collect();
+        self.audit(by, "set", id.to_string(), changed, (!told.is_empty()).then(|| told.join(" ")));
         Ok(Changed { changed, seq: None })
     }
 
@@ -130,8 +140,17 @@ impl Desk {
 }
 
 fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError> {
-    let BatchOptions { name: _, concurrency: runs, retries, halt, retry_failed, restart_stale, only, first } =
-        options;
+    let BatchOptions {
+        name: _,
+        concurrency: runs,
+        max_cost_usd,
+        retries,
+        halt,
+        retry_failed,
+        restart_stale,
+        only,
+        first,
+    } = options;
     let halt = halt.map(|halt| halt.parse().map_err(|what: String| refuse("halt", &what))).transpose()?;
     let retry_failed = match retry_failed.as_deref() {
         None => RetryFailed::None,
@@ -141,6 +160,7 @@ fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError
     };
     Ok(batches::BatchOptions {
         concurrency: runs.map(concurrency).transpose()?,
+        max_cost: max_cost_usd.map(dollars).transpose()?,
         retries: retries.unwrap_or_default(),
         halt,
         retry_failed,
@@ -154,6 +174,11 @@ fn read_options(options: BatchOptions) -> Result<batches::BatchOptions, ApiError
 fn concurrency(runs: u32) -> Result<NonZeroUsize, ApiError> {
     let runs = usize::try_from(runs).ok().and_then(NonZeroUsize::new);
     runs.ok_or_else(|| refuse("concurrency", "is 0; want at least 1"))
+}
+
+pub(super) fn dollars(usd: f64) -> Result<NanoUsd, ApiError> {
+    let amount = (usd.is_finite() && usd >= 0.0).then(|| NanoUsd::from_usd(usd));
+    amount.ok_or_else(|| refuse("max_cost_usd", "want US dollars, 0 or more"))
 }
 
 fn view(status: batches::Status, held: impl Fn(&str) -> bool) -> BatchView {
@@ -180,6 +205,7 @@ fn view(status: batches::Status, held: impl Fn(&str) -> bool) -> BatchView {
         concurrency: u32::try_from(status.concurrency).ok(),
         usage: tokens(status.counts.usage),
         cost_usd: status.counts.usage.cost.map(|cost| cost.usd()),
+        waits_for: status.unaffordable.then(|| Outcome::Budget(Limit::Cost).to_string()),
         error: status.error,
     }
 }

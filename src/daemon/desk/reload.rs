@@ -14,7 +14,7 @@ use super::{By, Desk, list::refuse, submit::invalid};
 use crate::{
     config::{self, Config, Effective, Files, Flag},
     daemon::wire::{ApiError, Changed, Code, ConfigPatch, ConfigView, ReloadReport},
-    domain::admission::Slots,
+    domain::{admission::Slots, budget::Node},
 };
 
 /// Where a value comes from that a client changed.
@@ -34,7 +34,9 @@ const LIVE_KEYS: &[&str] = &[
     "models",
     "notify",
     "supervisor.max_live_runs",
+    "supervisor.max_cost_usd",
     "supervisor.drain_s",
+    "budget",
 ];
 
 /// What is new.
@@ -115,6 +117,9 @@ impl Desk {
         let slots = config.supervisor.max_live_runs;
         self.herder.supervisor.set_max_live_runs(slots.most().get());
         self.herder.supervisor.follow_models(matches!(slots, Slots::Follow { .. }));
+        self.herder.supervisor.set_cap(Node::Process, config.supervisor.max_cost_usd);
+        self.herder.supervisor.set_budgets(config.budget.iter().map(Into::into).collect());
+        self.batches.look_again();
         self.batches.reconfigure(Arc::new(config.clone()));
         self.put(config, effective);
         *layers = (sources, files);

@@ -25,8 +25,8 @@ const PAGE: usize = 2_000;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StatsQuery {
-    /// The group: model, batch, outcome, day, or label:NAME; by itself model.
-    #[param(pattern = "^(model|batch|outcome|day|label:.+)$", example = "label:team")]
+    /// The group: model, batch, user, outcome, day, or label:NAME; by itself model.
+    #[param(pattern = "^(model|batch|user|outcome|day|label:.+)$", example = "label:team")]
     pub by: Option<String>,
     /// Only runs of this batch.
     pub batch: Option<String>,
@@ -42,6 +42,7 @@ pub struct StatsQuery {
 enum By {
     Model,
     Batch,
+    User,
     Outcome,
     Day,
     Label(String),
@@ -52,12 +53,14 @@ impl By {
         match (text, text.strip_prefix("label:")) {
             ("model", _) => Ok(Self::Model),
             ("batch", _) => Ok(Self::Batch),
+            ("user", _) => Ok(Self::User),
             ("outcome", _) => Ok(Self::Outcome),
             ("day", _) => Ok(Self::Day),
             (_, Some(name)) if !name.is_empty() => Ok(Self::Label(name.to_owned())),
-            (_, Some(_) | None) => {
-                Err(refuse("by", &format!("{text:?} is none; want model, batch, outcome, day or label:NAME")))
-            }
+            (_, Some(_) | None) => Err(refuse(
+                "by",
+                &format!("{text:?} is none; want model, batch, user, outcome, day or label:NAME"),
+            )),
         }
     }
 
@@ -66,6 +69,7 @@ impl By {
         match self {
             Self::Model => asked.map(|asked| asked.model.to_string()).unwrap_or_default(),
             Self::Batch => record.batch.map(|batch| batch.to_string()).unwrap_or_default(),
+            Self::User => asked.and_then(|asked| asked.owner.as_deref()).unwrap_or_default().to_owned(),
             Self::Outcome => {
                 record.end.as_ref().map_or_else(|| "open".to_owned(), |end| end.outcome.as_str().to_owned())
             }

@@ -11,6 +11,7 @@ use crate::{
     app::{
         batches::Which,
         input::{self, InputError, Rules},
+        models::check_price,
         state::new_run,
     },
     daemon::wire::{ApiError, Code, Requeued, Submitted},
@@ -44,8 +45,9 @@ impl Desk {
             return self.again(&known, &digest).await;
         }
         let submission = key.map(|key| Submission { key: key.into(), digest: digest.into() });
+        let owner = by.user.as_deref().map(Into::into);
         let run = new_run();
-        self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, ..spec })).await?;
+        self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, owner, ..spec })).await?;
         self.audit(by, "submit", run.to_string(), true, None);
         Ok(Submitted { id: run.to_string(), changed: true, tasks: 1 })
     }
@@ -83,6 +85,10 @@ impl Desk {
             let rules = Rules { defaults: &config.defaults, model: &model, tool: &tool };
             let spec = input::one(&text, rules)?;
             add_model(&config, &spec.model).map_err(|error| invalid(&error))?;
+            if config.limits_costs() || spec.limits.max_cost_usd.is_some() {
+                check_price(&services.models, &spec.model)
+                    .map_err(|what| ApiError::new(Code::InvalidInput, format!("model: {what}")))?;
+            }
             Ok(spec)
         };
         let read = tokio::task::spawn_blocking(read).await;

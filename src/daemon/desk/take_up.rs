@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Desk, submit::invalid};
 use crate::{
+    app::spent,
     config::Occasion,
     daemon::wire::{ApiError, Code},
     domain::id::{BatchId, RunId},
@@ -21,6 +22,16 @@ use crate::{
 const AT_ONCE: usize = 256;
 
 impl Desk {
+    /// Counts what users have spent before. Comes before any run goes on.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn restore_spent(&self) -> Result<(), StoreError> {
+        let (config, add_model) = (self.config(), self.herder.add_model());
+        // Without its model a run does not go on, and says so then.
+        spent::restore_users(&self.herder.supervisor, &|name| drop(add_model(&config, name))).await
+    }
+
     /// Settles what an earlier daemon left in doubt. Comes before any run goes on, of a batch or not, since whichever does
     /// first may work on the same files.
     ///

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{By, Desk, submit::check_key};
+use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
     app::conversation::chat_completions,
@@ -110,8 +110,16 @@ impl Desk {
     /// There is no such run, or it has ended.
     pub async fn retune(&self, name: &str, patch: &RunPatch, by: &By) -> Result<Changed, ApiError> {
         let record = self.find(name).await?;
-        let RunPatch { max_turns, max_tool_calls, max_total_tokens, wall_time_s } = *patch;
-        let limits = Limits { max_turns, max_tool_calls, max_total_tokens, wall_time_s, ..Limits::default() };
+        let RunPatch { max_turns, max_tool_calls, max_total_tokens, wall_time_s, max_cost_usd } = *patch;
+        let max_cost_usd = max_cost_usd.map(dollars).transpose()?;
+        let limits = Limits {
+            max_turns,
+            max_tool_calls,
+            max_total_tokens,
+            wall_time_s,
+            max_cost_usd,
+            ..Limits::default()
+        };
         if max_turns == Some(0) {
             return Err(ApiError::new(Code::BadRequest, "max_turns: is 0; want at least 1"));
         }

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Tokens, number, schema};
 
 /// How a batch is worked on: parameters of its submission.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct BatchOptions {
@@ -19,6 +19,10 @@ pub struct BatchOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, example = 8)]
     pub concurrency: Option<u32>,
+    /// US dollars that all of it may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 0, example = 5.0)]
+    pub max_cost_usd: Option<f64>,
     /// Further attempts at a task that failed in a way that may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
@@ -90,6 +94,9 @@ pub struct BatchView {
     pub usage: Tokens,
     /// What they cost, where the price is known.
     pub cost_usd: Option<f64>,
+    /// What it needs before its other tasks are started, if that is not time: `budget: cost`.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Why it cannot be worked on.
     pub error: Option<String>,
 }
@@ -101,11 +108,15 @@ pub struct BatchList {
 }
 
 /// What is changed of a batch. What is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchPatch {
     /// Runs of it that are under way at once.
     #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub concurrency: Option<u32>,
+    /// US dollars that all of it may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub max_cost_usd: Option<f64>,
 }

@@ -191,7 +191,7 @@ pub struct Requeued {
 }
 
 /// What is changed of a live run. What is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"max_turns": 80}))]
 #[serde(deny_unknown_fields)]
 pub struct RunPatch {
@@ -208,4 +208,8 @@ pub struct RunPatch {
     /// Seconds that it may take.
     #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub wall_time_s: Option<u64>,
+    /// US dollars that it may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub max_cost_usd: Option<f64>,
 }

@@ -19,7 +19,7 @@ impl Run {
     /// Folds one fact in.
     pub fn evolve(&mut self, fact: &Fact) {
         let at = fact.at;
-        if !matches!(fact.event, Event::Restart(_)) {
+        if !matches!(fact.event, Event::Restart(_) | Event::RequestLost(_)) {
             self.idle_restarts.clear();
         }
         match &fact.event {
@@ -131,10 +131,14 @@ impl Run {
     /// Counts the time since the last sign of life, unless nobody was there to live through it, and what was not lived
     /// through.
     fn live(&mut self, fact: &Fact) {
-        // What a person says is no sign of life: nobody may be at work on the run.
+        // What a person says is no sign of life, nor what is found out later: nobody may be at work on the run.
         if matches!(
             fact.event,
-            Event::InputQueued(_) | Event::LimitsSet(_) | Event::Paused(_) | Event::Resumed(_)
+            Event::InputQueued(_)
+                | Event::LimitsSet(_)
+                | Event::Paused(_)
+                | Event::Resumed(_)
+                | Event::RequestLost(_)
         ) {
             return;
         }

@@ -249,6 +249,11 @@ impl Run {
         self.spec.as_ref()
     }
 
+    /// Whether somebody was at work on it when last something was put on record: an open request of it may be out.
+    pub const fn may_be_heard(&self) -> bool {
+        self.living
+    }
+
     /// The model that is asked: the task's, unless another one goes on in its place.
     pub fn model(&self) -> Option<&Arc<str>> {
         self.models.last().or_else(|| self.spec.as_ref().map(|spec| &spec.model))

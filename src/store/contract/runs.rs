@@ -47,6 +47,7 @@ pub(super) async fn runs_are_found_without_their_logs(subject: Subject) {
             priority: 0,
             predecessor: None,
             submission: None,
+            owner: None,
         })),
         end: Some(Arc::new(end())),
         ended_at: Some(Timestamp::from_micros(20)),
@@ -119,6 +120,7 @@ pub(super) async fn what_was_asked_is_known_without_the_log(subject: Subject) {
         priority: 0,
         predecessor: None,
         submission: None,
+        owner: None,
     };
     let labels = |labels: &[(&str, &str)]| {
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -84,7 +84,7 @@ fn select_runs(filter: &RunFilter) -> Option<(String, Vec<Value>)> {
     wanted.by("pos < (SELECT pos FROM run WHERE id = ?)", filter.before.map(|run| run.as_bytes().to_vec()));
     let sql = format!(
         "SELECT pos, id, batch, task_id, attempt, submitted_at, end, ended_at, about, model, labels, priority,
-             predecessor, submission_key, submission_digest
+             predecessor, submission_key, submission_digest, owner
          FROM run WHERE {} ORDER BY pos DESC LIMIT ?",
         wanted.sql()
     );
@@ -169,6 +169,7 @@ fn asked(row: &Row<'_>, damaged: impl Fn(DecodeError) -> StoreError) -> Result<O
         priority: row.get(11)?,
         predecessor: row.get::<_, Option<[u8; 16]>>(12)?.map(RunId::from_bytes),
         submission,
+        owner: row.get(15)?,
     }))
 }
 

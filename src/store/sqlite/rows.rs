@@ -33,8 +33,8 @@ pub(super) fn reach(
             change
                 .prepare_cached(
                     "INSERT OR REPLACE INTO run (pos, id, batch, task_id, attempt, submitted_at, standing, about, model,
-                         labels, priority, predecessor, submission_key, submission_digest)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'open', ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                         labels, priority, predecessor, submission_key, submission_digest, owner)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'open', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 )?
                 .execute(params![
                     number,
@@ -50,6 +50,7 @@ pub(super) fn reach(
                     spec.predecessor.as_ref().map(RunId::as_bytes),
                     submission.map(|one| &one.key),
                     submission.map(|one| &one.digest),
+                    spec.owner,
                 ])?
         }
         Milestone::Ended { at, outcome, end } => change

@@ -106,6 +106,7 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_target ON audit (target);
 ",
+    "ALTER TABLE run ADD COLUMN owner TEXT;",
 ];
 
 /// What whoever reads a file of version `n` and may not take the steps after it is given in their place. It hides the
@@ -119,12 +120,14 @@ CREATE TEMP VIEW run AS SELECT pos, id, batch, task_id, attempt, submitted_at, e
     END AS standing,
     CASE WHEN json_valid(CAST(end AS TEXT)) THEN CAST(end AS TEXT) ->> 'detail' END AS detail,
     NULL AS about, NULL AS model, NULL AS labels, NULL AS priority, NULL AS predecessor,
-    NULL AS submission_key, NULL AS submission_digest
+    NULL AS submission_key, NULL AS submission_digest, NULL AS owner
 FROM main.run;
 CREATE TEMP TABLE setting (name TEXT, value TEXT);
 CREATE TEMP TABLE audit (
     idx INTEGER, at INTEGER, uid INTEGER, user TEXT, client TEXT, verb TEXT, target TEXT, changed INTEGER, detail TEXT
 );
+", "
+CREATE TEMP VIEW run AS SELECT *, NULL AS owner FROM main.run;
 "];
 
 /// Pages that the write-ahead log may hold before it is copied into the file: each copy costs two waits for the disk.

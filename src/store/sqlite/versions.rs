@@ -100,6 +100,7 @@ async fn a_log_of_the_first_version_is_brought_up_to_date_by_one_who_writes() {
         priority: 0,
         predecessor: None,
         submission: None,
+        owner: None,
     };
     let detailed = Asked {
         about: "count ü".into(),
@@ -108,6 +109,7 @@ async fn a_log_of_the_first_version_is_brought_up_to_date_by_one_who_writes() {
         priority: 7,
         predecessor: Some(run_id(1)),
         submission: None,
+        owner: None,
     };
     assert_eq!(asked, [Some(plain), Some(detailed), None]);
     assert_eq!(texts(&store.read(run_id(2), Seq::START).await.unwrap()), log);

@@ -96,7 +96,7 @@ impl Draft<'_> {
             Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
         };
         if let Some(error) = fault {
-            self.model_failed(Fault { fallback, ..Fault::new(FaultClass::Transient, error) });
+            self.model_failed(Fault { usage, fallback, ..Fault::new(FaultClass::Transient, error) });
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
@@ -248,7 +248,12 @@ impl Draft<'_> {
                 let from = from.clone();
                 self.push(Event::ModelSwitched(ModelSwitched { from, to, class, error, usage }));
             }
-            (None, ..) => self.finish_turn(Outcome::ProviderError(class), Some(error)),
+            (None, ..) => {
+                if let Some(usage) = usage {
+                    self.push(Event::RequestLost(RequestLost { usage }));
+                }
+                self.finish_turn(Outcome::ProviderError(class), Some(error));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::domain::{
     outcome::{Block, Limit, Outcome},
     task::TaskSpec,
     time::Timestamp,
-    usage::{Limits, Usage},
+    usage::{Limits, NanoUsd, Usage},
 };
 
 mod answer;
@@ -214,10 +214,16 @@ impl<'a> Draft<'a> {
             (over(self.usage.input, limits.max_input_tokens), Limit::InputTokens),
             (over(self.usage.output, limits.max_output_tokens), Limit::OutputTokens),
             (over(self.usage.total(), limits.max_total_tokens), Limit::TotalTokens),
+            (self.cost_is_reached(limits.max_cost_usd), Limit::Cost),
             (limits.wall_time().is_some_and(|limit| self.wall >= limit), Limit::WallTime),
             (limits.active_time().is_some_and(|limit| self.active >= limit), Limit::ActiveTime),
         ];
         checks.into_iter().find_map(|(reached, limit)| reached.then_some(limit))
+    }
+
+    fn cost_is_reached(&self, limit: Option<NanoUsd>) -> bool {
+        let cost = self.usage.cost.unwrap_or_default();
+        limit.is_some_and(|limit| cost >= limit && cost > NanoUsd::default())
     }
 
     fn set_limits(&mut self, limits: Limits) -> Result<(), Refused> {

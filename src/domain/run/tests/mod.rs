@@ -9,7 +9,7 @@ use crate::domain::{
     message::validate,
     outcome::{Block, Breakage, FaultClass, Limit, Stop},
     policy::Verdict,
-    usage::Limits,
+    usage::{Limits, Usage},
 };
 
 mod answers;

@@ -93,12 +93,13 @@ impl World {
                 Event::TurnStart(_) => assert!(fact.turn <= limits.turns(), "a turn past the limit"),
                 Event::RunStart(start) => assert!(models.insert(start.model.clone())),
                 Event::ModelSwitched(switched) => {
+                    used += switched.usage.unwrap_or_default();
                     assert!(models.contains(&switched.from));
                     assert!(models.insert(switched.to.clone()), "a model is asked again");
                 }
+                Event::ModelRetry(retry) => used += retry.usage.unwrap_or_default(),
+                Event::RequestLost(lost) => used += lost.usage,
                 Event::Decision(_)
-                | Event::ModelRetry(_)
-                | Event::RequestLost(_)
                 | Event::Correction(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)

@@ -1,0 +1,128 @@
+//! The root's accounts: whatever costs money asks here first, and says here what it has come to.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tokio::sync::oneshot;
+
+use super::root::{Root, Tree};
+use crate::{
+    actor::Services,
+    domain::{
+        budget::{Answer, Ledger, Node, Reservation, Standing, UserBudget, Wish, nodes_of},
+        task::TaskSpec,
+        time::Timestamp,
+        usage::NanoUsd,
+    },
+    telemetry::metric,
+};
+
+/// A request that is to be paid for.
+#[derive(Debug)]
+pub struct Reserve {
+    /// Names the reservation.
+    pub id: Reservation,
+    /// The task that it is for: says whose budgets it counts for.
+    pub spec: Arc<TaskSpec>,
+    /// The most that it can cost.
+    pub amount: NanoUsd,
+    /// What would do.
+    pub least: NanoUsd,
+    /// Nothing was spent on the run yet.
+    pub opens: bool,
+    /// Told once there is an answer. Whoever does not wait for it any more settles.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// The accounts, and who waits for an answer.
+pub(super) struct Accounts {
+    ledger: Ledger,
+    budgets: Vec<UserBudget>,
+    asking: HashMap<Reservation, oneshot::Sender<Answer>>,
+}
+
+impl Accounts {
+    pub(super) fn new(services: &Services) -> Self {
+        let mut ledger = Ledger::default();
+        if let Some(cap) = services.settings.max_cost {
+            // Nobody waits yet.
+            let _ = ledger.set_cap(Node::Process, Some(cap));
+        }
+        Self { ledger, budgets: services.settings.budgets.clone(), asking: HashMap::new() }
+    }
+
+    fn tell(&mut self, answers: Vec<(Reservation, Answer)>) {
+        for (id, answer) in answers {
+            if let Some(reply) = self.asking.remove(&id) {
+                // Whoever asked and has gone settles.
+                let _ = reply.send(answer);
+            }
+        }
+    }
+
+    fn show(&self) {
+        let mut kinds: HashMap<&str, Standing> = HashMap::new();
+        for (node, standing) in self.ledger.nodes() {
+            let sum = kinds.entry(node.kind()).or_default();
+            sum.spent += standing.spent;
+            sum.reserved += standing.reserved;
+            if let Some(cap) = standing.cap {
+                *sum.cap.get_or_insert_default() += cap;
+            }
+        }
+        for (kind, standing) in kinds {
+            metrics::gauge!(metric::BUDGET_SPENT, "kind" => kind).set(standing.spent.usd());
+            metrics::gauge!(metric::BUDGET_RESERVED, "kind" => kind).set(standing.reserved.usd());
+            metrics::gauge!(metric::BUDGET_CAP, "kind" => kind).set(standing.cap.unwrap_or_default().usd());
+        }
+    }
+}
+
+impl Root {
+    pub(super) fn reserve(&self, tree: &mut Tree, reserve: Reserve) {
+        let Reserve { id, spec, amount, least, opens, reply } = reserve;
+        let accounts = &mut tree.accounts;
+        let mut path = nodes_of(&spec);
+        for (node, cap) in accounts.of_user(&spec, self.services.clock.now()) {
+            let answers = accounts.ledger.set_cap(node.clone(), Some(cap));
+            accounts.tell(answers);
+            path.push(node);
+        }
+        match accounts.ledger.reserve(id, Wish { path, amount, least, opens }) {
+            // Whoever asked and has gone settles.
+            Some(answer) => drop(reply.send(answer)),
+            None => drop(accounts.asking.insert(id, reply)),
+        }
+    }
+}
+
+impl Accounts {
+    fn of_user(&self, spec: &TaskSpec, now: Timestamp) -> Vec<(Node, NanoUsd)> {
+        spec.owner.as_ref().map(|owner| UserBudget::of(&self.budgets, owner, now)).unwrap_or_default()
+    }
+
+    pub(super) fn settle(&mut self, id: Reservation, actual: Option<NanoUsd>) {
+        self.asking.remove(&id);
+        let answers = self.ledger.settle(id, actual);
+        self.tell(answers);
+        self.show();
+    }
+
+    pub(super) fn set_cap(&mut self, node: Node, cap: Option<NanoUsd>) {
+        let answers = self.ledger.set_cap(node, cap);
+        self.tell(answers);
+        self.show();
+    }
+
+    pub(super) fn spent(&mut self, node: Node, amount: NanoUsd) {
+        self.ledger.spend(node, amount);
+        self.show();
+    }
+
+    pub(super) fn set_budgets(&mut self, budgets: Vec<UserBudget>) {
+        self.budgets = budgets;
+    }
+
+    pub(super) fn standings(&self) -> Vec<(Node, Standing)> {
+        self.ledger.nodes().map(|(node, standing)| (node.clone(), standing)).collect()
+    }
+}
