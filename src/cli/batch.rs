@@ -18,7 +18,6 @@ use super::{
     render::counted,
     signals::Signals,
     start::{Tell, caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
-    stdout::Output,
 };
 use crate::{
     actor::supervisor::Blocked,
@@ -35,6 +34,10 @@ use crate::{
     },
     model::governor::LatchReason,
 };
+
+mod dry_run;
+
+use dry_run::dry_run;
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
 
@@ -297,39 +300,6 @@ pub(super) fn tasks(args: &BatchArgs, rules: Rules<'_>) -> anyhow::Result<Vec<In
         .into());
     }
     Ok(repeated(tasks, args.repeat))
-}
-
-async fn dry_run(
-    args: &BatchArgs,
-    folder: Option<&Path>,
-    out: Option<&Path>,
-    tasks: &[InputTask],
-    chosen: &[usize],
-    options: &Options,
-) -> anyhow::Result<Exit> {
-    let journal = Journal::peek(folder, out).await?;
-    let plan = journal.plan(tasks, chosen, options)?;
-    journal.state.close().await;
-    let mut output = Output::stdout();
-    let line = if args.json {
-        serde_json::json!({
-            "tasks": tasks.len(), "chosen": chosen.len(), "start": plan.start.len(),
-            "resume": plan.resume.len(), "settled": plan.settled.len(), "restart": plan.abandon.len(),
-        })
-        .to_string()
-    } else {
-        format!(
-            "{}, {} chosen: {} would start, {} would go on, {} have ended. Nothing was run.",
-            counted(tasks.len(), "task"),
-            chosen.len(),
-            plan.start.len(),
-            plan.resume.len(),
-            plan.settled.len()
-        )
-    };
-    let _open = output.line(&line)?;
-    let _open = output.flush()?;
-    Ok(Exit::Done)
 }
 
 /// The tools that tasks name, or all of them if one names none.

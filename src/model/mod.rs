@@ -126,7 +126,7 @@ pub struct ModelError {
     pub message: String,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
-    /// The server turned the request away, so it used nothing up.
+    /// The server turned the request away, or was never reached: nothing was used up.
     pub refused: bool,
 }
 

@@ -160,7 +160,9 @@ fn any_valid_conversation_is_accepted_wherever_it_is_cut() {
             let rules = rules.iter().filter(|text| !text.trim().is_empty());
             let rules = rules.map(|text| Message::System(text.as_str().into()));
             let shown = blocks.iter().enumerate().skip(cut).flat_map(|(place, block)| block.messages(place));
-            let messages: Vec<Message> = rules.chain(shown).collect();
+            // What the projection leaves out, it leaves out behind the task.
+            let task = Message::User("go".into());
+            let messages: Vec<Message> = rules.chain([task]).chain(shown).collect();
             prop_assert_eq!(validate(&messages), Ok(()));
             let tools = if has_tools { Arc::new([tool.clone()]) as Arc<[_]> } else { Arc::new([]) };
             let request = Request { messages, tools, params: params.clone(), ..request("") };

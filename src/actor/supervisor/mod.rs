@@ -29,6 +29,7 @@ use crate::{
 
 mod accounts;
 mod arrival;
+mod lives;
 mod message;
 mod over;
 mod provider;

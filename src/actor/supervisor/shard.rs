@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use futures_util::FutureExt as _;
@@ -14,6 +11,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     end_without_actor,
+    lives::{Life, Lives},
     message::{Opened, Reply, Revived, RootMsg, ShardMsg, Stopping},
     over::{Ended, Unended},
     revival::{self, Case, Death, Next},
@@ -26,13 +24,11 @@ use crate::{
     },
     domain::{
         event::RestartCause,
-        id::{RunId, Seq},
-        outcome::{Breakage, Outcome},
+        id::RunId,
+        outcome::Breakage,
         restart::Exit,
         run::{Input, Run},
-        time::Timestamp,
     },
-    model::governor::Pledge,
     telemetry::metric,
     tool::workspace::Told,
 };
@@ -41,47 +37,6 @@ use crate::{
 pub(super) struct Shard {
     pub(super) services: Arc<Services>,
     pub(super) root: ActorRef<RootMsg>,
-}
-
-/// What a shard knows of its runs.
-pub(super) struct Lives {
-    executor: ActorRef<ExecutorMsg>,
-    runs: HashMap<RunId, Life>,
-    by_actor: HashMap<ActorId, RunId>,
-    stopping: Stopping,
-}
-
-/// What is known of one run.
-#[derive(Default)]
-struct Life {
-    /// Which of its lives this is; what belongs to an earlier one is stale.
-    number: u64,
-    actor: Option<ActorRef<RunMsg>>,
-    /// Whether its end, or that it was left unfinished, is on its way to the root.
-    ended: Arc<AtomicBool>,
-    /// How its last actor died, if it has none.
-    death: Option<Death>,
-    /// It was told to end as this. An actor that dies may not have heard it.
-    wish: Option<Outcome>,
-    /// It is to send no further request.
-    held: bool,
-    /// It did not end when it was told to.
-    stuck: bool,
-    /// Where its log stood when its last actor began, or when it got its slot; and the deaths since that the log does not
-    /// know of.
-    head: Seq,
-    untraced: Vec<Timestamp>,
-    /// What was asked of it while it had no actor.
-    asked: Vec<(Input, Reply)>,
-    /// Until its first actor asks.
-    pledge: Option<Pledge>,
-}
-
-impl Life {
-    /// Of a run whose log stands there.
-    fn of(head: Seq) -> Self {
-        Self { head, ..Self::default() }
-    }
 }
 
 impl Actor for Shard {
@@ -374,29 +329,6 @@ impl Shard {
         let dead = lives.runs.iter_mut().filter(|(_, life)| life.actor.is_none() && life.wish.is_none());
         for (run, life) in dead.filter(|(_, life)| !life.ended.load(Ordering::Relaxed)) {
             self.leave(*run, life, Unended::Stopped);
-        }
-    }
-}
-
-impl Lives {
-    fn forget(&mut self, run: RunId) {
-        if let Some(actor) = self.runs.remove(&run).and_then(|life| life.actor) {
-            // It has stopped already, unless its task turned out not to be of record.
-            actor.stop(None);
-        }
-    }
-
-    fn hold(&mut self, run: RunId, held: bool, message: RunMsg) {
-        let Some(life) = self.runs.get_mut(&run) else { return };
-        life.held = held;
-        if let Some(actor) = &life.actor {
-            let _ = actor.cast(message);
-        }
-    }
-
-    fn tell_all(&self, message: impl Fn() -> RunMsg) {
-        for actor in self.runs.values().filter_map(|life| life.actor.as_ref()) {
-            let _ = actor.cast(message());
         }
     }
 }

@@ -21,6 +21,7 @@ use super::{
     usage::{Usage, bytes_of},
 };
 
+mod activity;
 mod decide;
 mod evolve;
 mod input;
@@ -29,6 +30,7 @@ mod repeats;
 #[cfg(test)]
 mod tests;
 
+use activity::Activity;
 pub use input::{Input, Judgement, Proposal, ProposedCall, Refused};
 pub use open::{OpenCall, OpenCalls, Stage};
 use repeats::Repeats;
@@ -153,42 +155,6 @@ impl Effect {
 struct Narrowed {
     bytes: usize,
     turn: u32,
-}
-
-/// Sums the time in which a request or a tool is at work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Activity {
-    total: Duration,
-    busy: u32,
-    since: Timestamp,
-}
-
-impl Activity {
-    fn begin(&mut self, at: Timestamp) {
-        if self.busy == 0 {
-            self.since = at;
-        }
-        self.busy += 1;
-    }
-
-    fn end(&mut self, at: Timestamp) {
-        if self.busy == 1 {
-            self.total += at.since(self.since);
-        }
-        self.busy = self.busy.saturating_sub(1);
-    }
-
-    /// So much of it was spent waiting after all.
-    fn leave_out(&mut self, waited_us: u64) {
-        self.total = self.total.saturating_sub(Duration::from_micros(waited_us));
-    }
-
-    fn stop(&mut self, at: Timestamp) {
-        if self.busy > 0 {
-            self.busy = 1;
-            self.end(at);
-        }
-    }
 }
 
 impl Run {
