@@ -12,6 +12,7 @@ mod doubles;
 mod drain;
 mod fallbacks;
 mod http;
+mod limited;
 mod limits;
 mod moved;
 mod mutation;
