@@ -84,16 +84,20 @@ pub(crate) async fn supervisor(
     provider: Arc<dyn ModelProvider>,
     concurrency: usize,
 ) -> Supervisor {
+    let model =
+        Model { wire_name: "mock".into(), context_tokens: Some(128_000), ..Model::new("bench", provider) };
+    let settings = Settings { max_live_runs: concurrency, max_running_calls: 1_024, ..Settings::default() };
+    tree(log, folder, model, settings).await
+}
+
+/// The same, of any model and settings.
+pub(crate) async fn tree(log: Log, folder: &Path, model: Model, settings: Settings) -> Supervisor {
     let store: Arc<dyn EventStore> = match log {
         Log::Memory => Arc::new(MemoryStore::default()),
         Log::Durable => Arc::new(SqliteStore::open(&folder.join("log.db"), Options::default()).unwrap()),
     };
     let models = Models::default();
-    models.insert(Model {
-        wire_name: "mock".into(),
-        context_tokens: Some(128_000),
-        ..Model::new("bench", provider)
-    });
+    models.insert(model);
     let mut toolbox = Toolbox::default();
     toolbox.register(Arc::new(Add::new())).unwrap();
     let services = Services {
@@ -104,7 +108,7 @@ pub(crate) async fn supervisor(
         policy: policies::load("trusted").unwrap(),
         workspaces: Workspaces::default(),
         live: tokio::sync::broadcast::channel(16).0,
-        settings: Settings { max_live_runs: concurrency, max_running_calls: 1_024, ..Settings::default() },
+        settings,
     };
     Supervisor::start(Arc::new(services)).await.unwrap()
 }

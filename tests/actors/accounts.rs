@@ -1,13 +1,18 @@
-//! Runs whose provider refuses everybody for a while, or has no place free for them.
+//! Runs whose provider refuses everybody for a while, has no place free for them, or says how much is left.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use futures_util::{StreamExt as _, stream, stream::BoxStream};
 use herder::{
     domain::event::Event,
-    model::governor::{Concurrency, LatchReason, Rates},
+    model::{
+        Delta, ModelError, ModelProvider, RateLimits, Request,
+        governor::{Concurrency, LatchReason, Rates, Window},
+    },
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Plan, Stage};
 
@@ -181,4 +186,31 @@ async fn runs_that_follow_their_model_do_not_pile_up_behind_it() {
     };
     tokio::select! { () = ends => {} () = watch => {} }
     assert!((3..=6).contains(&most), "{most} at once for three places");
+}
+
+/// Says what is left of its limit, and then nothing.
+struct Telling;
+
+impl ModelProvider for Telling {
+    fn stream(&self, _: Request, _: CancellationToken) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let window = Window { limit: Some(10), remaining: Some(3), reset: Some(Duration::from_secs(30)) };
+        let told = Delta::RateLimits(RateLimits { requests: Some(window), tokens: None });
+        stream::iter([Ok(told)]).chain(stream::pending()).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_head_of_an_answer_tells_of_the_limits_is_heeded_before_the_answer_is_over() {
+    let plan = Plan { provider: Arc::new(Telling), rates: Rates::default(), ..Plan::paused() };
+    let stage = plan.start().await;
+    let run = stage.run(&Value::Null);
+    let told = async {
+        while stage.governor().view().requests_left != Some(3) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), told).await.unwrap();
+    assert_eq!(stage.governor().view().out, 1);
+    stage.supervisor.cancel(run.run).await.unwrap();
+    assert_eq!(stage.outcome(run).await, "cancelled");
 }

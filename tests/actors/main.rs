@@ -13,6 +13,7 @@ mod doubles;
 mod drain;
 mod fallbacks;
 mod http;
+mod limited;
 mod limits;
 mod moved;
 mod mutation;

@@ -11,7 +11,7 @@ use crate::{
         run::Proposal,
         usage::{Usage, estimated_tokens},
     },
-    model::{Delta, Model, ProposedCall, RateLimits},
+    model::{Delta, Model, ProposedCall},
 };
 
 /// An answer so far.
@@ -27,8 +27,6 @@ pub(super) struct Answer {
     stop: Option<Stop>,
     /// The digest of what was sent.
     pub(super) digest: Option<Arc<str>>,
-    /// What the head said of the account's limits.
-    pub(super) rates: Option<RateLimits>,
 }
 
 impl Answer {
@@ -43,7 +41,7 @@ impl Answer {
             Delta::Text(more) if self.text.is_empty() => self.text = more,
             Delta::Text(more) => self.text.push_str(&more),
             Delta::Reasoning(more) => self.reasoning.push_str(&more),
-            Delta::Progress => {}
+            Delta::Progress | Delta::RateLimits(_) => {}
             Delta::Keep(block) => {
                 self.other += block.get().len();
                 self.kept.push(block);
@@ -55,7 +53,6 @@ impl Answer {
             Delta::Usage(usage) => self.usage = Some(usage),
             Delta::Stop(stop) => self.stop = Some(stop),
             Delta::Sent(digest) => self.digest = Some(digest),
-            Delta::RateLimits(rates) => self.rates = Some(rates),
         }
         self.stop.is_some()
     }

@@ -218,9 +218,6 @@ impl Asking {
         }
         let duration = self.since.elapsed();
         self.record.digest = answer.digest.take();
-        if let Some(rates) = answer.rates.take() {
-            permit.told(&rates);
-        }
         let outcome = heard.as_ref().err().map_or("ok", |error| error.class.as_str());
         metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());
@@ -260,6 +257,9 @@ impl Asking {
                 return Err(error(FaultClass::Transient, "the answer broke off"));
             };
             let delta = delta?;
+            if let Delta::RateLimits(rates) = &delta {
+                permit.told(rates);
+            }
             let is_word = !matches!(delta, Delta::Sent(_) | Delta::RateLimits(_));
             if is_word && std::mem::take(&mut first) {
                 let waited = self.since.elapsed();

@@ -49,6 +49,7 @@ pub(super) struct Limiter {
     refused_again: bool,
     epoch: u64,
     cuts: u64,
+    last_cut: Option<Instant>,
     round: Round,
     pace: Pace,
 }
@@ -80,6 +81,7 @@ impl Limiter {
             refused_again: false,
             epoch: 0,
             cuts: 0,
+            last_cut: None,
             round: Round::default(),
             pace: Pace::default(),
         }
@@ -91,6 +93,10 @@ impl Limiter {
 
     pub(super) fn cuts(&self) -> u64 {
         self.cuts
+    }
+
+    pub(super) fn last_cut(&self) -> Option<Instant> {
+        self.last_cut
     }
 
     /// When the last cut may be followed by another, if that is still to come.
@@ -167,7 +173,10 @@ impl Limiter {
     fn cut(&mut self, retry_after: Option<Duration>, now: Instant) {
         let Concurrency::Adaptive { min, .. } = self.concurrency else { return };
         let cut = scaled(self.limit, 80).min(self.limit.saturating_sub(1)).max(min.get()).min(self.limit);
-        self.cuts += u64::from(cut < self.limit);
+        if cut < self.limit {
+            self.cuts += 1;
+            self.last_cut = Some(now);
+        }
         (self.refused_at, self.refused_again) = (self.limit, false);
         self.limit = cut;
         self.doubling = false;

@@ -82,6 +82,8 @@ pub struct View {
     pub tokens_left: Option<u64>,
     /// Times that the limit was cut.
     pub cuts: u64,
+    /// When it was last cut.
+    pub last_cut: Option<Instant>,
     /// Until when the limit is not cut again.
     pub horizon: Option<Instant>,
     pub latched: Option<Latched>,
@@ -169,6 +171,7 @@ impl Governor {
             requests_left: state.requests_left(now),
             tokens_left: state.tokens_left(now),
             cuts: state.limiter.cuts(),
+            last_cut: state.limiter.last_cut(),
             horizon: state.limiter.horizon(now),
             latched,
         })

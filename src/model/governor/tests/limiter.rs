@@ -89,7 +89,8 @@ fn a_cut_takes_a_fifth_and_at_least_one_but_never_goes_below_the_minimum() {
         assert_eq!(limiter.limit(), limit);
         now += secs(HORIZON);
     }
-    assert_eq!(limiter.cuts(), 3, "a cut that cuts nothing is none");
+    let last = now - 2 * secs(HORIZON);
+    assert_eq!((limiter.cuts(), limiter.last_cut()), (3, Some(last)), "a cut that cuts nothing is none");
 }
 
 #[test]
