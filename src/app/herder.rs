@@ -130,6 +130,7 @@ impl Herder {
             self.setup.add(models, config, fallback)?;
         }
         fresh.into_iter().for_each(|model| models.insert(model));
+        self.supervisor.look_again();
         Ok(())
     }
 

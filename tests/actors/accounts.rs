@@ -6,8 +6,9 @@ use futures_util::{StreamExt as _, stream, stream::BoxStream};
 use herder::{
     domain::event::Event,
     model::{
-        Delta, ModelError, ModelProvider, RateLimits, Request,
+        Delta, Model, ModelError, ModelProvider, RateLimits, Request,
         governor::{Concurrency, LatchReason, Rates, Window},
+        scripted::Scripted,
     },
 };
 use serde_json::{Value, json};
@@ -104,6 +105,19 @@ async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
     stage.until(second.run, "parked", 1).await;
     assert_eq!(stage.supervisor.blocked().await.unwrap().latched.reason, LatchReason::Auth);
     assert!(stage.governor().account().open());
+    assert_eq!(stage.outcome(second).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_a_key_go_on_when_their_model_gets_another_one() {
+    let stage = Plan::paused().start().await;
+    let refused = || after(&json!({ "status": 401, "body": "bad key" }));
+    assert_eq!(stage.outcome(stage.run(&refused())).await, "provider_error: auth");
+    let second = stage.run(&refused());
+    stage.until(second.run, "parked", 1).await;
+    let models = &stage.supervisor.services().models;
+    models.insert(Model::new("m", Arc::new(Scripted::default())));
+    stage.supervisor.look_again();
     assert_eq!(stage.outcome(second).await, "done");
 }
 

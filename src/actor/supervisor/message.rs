@@ -55,7 +55,7 @@ pub enum RootMsg {
     SetMaxLiveRuns(usize),
     /// From a person: whether runs start only as their models have places free.
     FollowModels(bool),
-    /// From an account: it shut or opened.
+    /// From an account, which shut or opened, or from whoever has changed models: look again at who may go on.
     AccountChanged,
     /// From a model: it may have room for another run.
     Room,

@@ -230,6 +230,11 @@ impl Supervisor {
         let _ = self.root.cast(RootMsg::SetMaxLiveRuns(runs));
     }
 
+    /// Looks again at who may go on: models or their accounts have changed.
+    pub fn look_again(&self) {
+        let _ = self.root.cast(RootMsg::AccountChanged);
+    }
+
     /// Says whether runs start only as their models have places free, up to the number that may have a slot.
     pub fn follow_models(&self, follows: bool) {
         let _ = self.root.cast(RootMsg::FollowModels(follows));

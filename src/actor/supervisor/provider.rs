@@ -4,7 +4,10 @@
 //! A run that waits for any of these has no slot and no actor. It goes on by itself: the account tells when it opens or
 //! has room, and a time is waited for.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use ractor::ActorRef;
 use tokio::time::{Instant, sleep_until};
@@ -28,6 +31,35 @@ pub struct Blocked {
     pub account: Arc<str>,
     /// Why.
     pub latched: Latched,
+}
+
+/// The accounts and governors that tell the root of their changes.
+#[derive(Default)]
+pub(super) struct Attended {
+    accounts: Known<Account>,
+    governors: Known<Governor>,
+}
+
+/// Things that are known for as long as somebody has them. There are few.
+struct Known<T>(Vec<Weak<T>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Known<T> {
+    /// Says whether it is new.
+    fn insert(&mut self, thing: &Arc<T>) -> bool {
+        let is_new = !self.0.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(thing)));
+        if is_new {
+            // What is known keeps its place in memory to itself, also when nobody has it any more.
+            self.0.retain(|known| known.strong_count() > 0);
+            self.0.push(Arc::downgrade(thing));
+        }
+        is_new
+    }
 }
 
 impl Tree {
@@ -58,10 +90,10 @@ impl Tree {
     pub(super) fn attend(&mut self, run: &Run) {
         let Some(model) = run.model().and_then(|name| self.services.models.get(name)) else { return };
         let (governor, account) = (&model.governor, model.governor.account());
-        if self.attended.insert(Arc::as_ptr(account).addr()) {
+        if self.attended.accounts.insert(account) {
             watch_latch(self.me.clone(), account.clone());
         }
-        if self.follows_models && self.attended.insert(Arc::as_ptr(governor).addr()) {
+        if self.follows_models && self.attended.governors.insert(governor) {
             watch_room(self.me.clone(), governor.clone());
         }
     }

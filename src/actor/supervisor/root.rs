@@ -1,10 +1,6 @@
 //! The root of the tree: who gets a slot, and when everybody has stopped.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
@@ -15,7 +11,7 @@ use super::{
     arrival::Arriving,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     over::{Ended, Waiters},
-    provider::Blocked,
+    provider::{Attended, Blocked},
     shard::Shard,
     spawn_executor,
 };
@@ -61,8 +57,7 @@ pub(super) struct Tree {
     max_live: usize,
     /// Whether a run starts only if its model has a place free for it.
     pub(super) follows_models: bool,
-    /// The accounts and governors that tell this root of their changes, by their addresses.
-    pub(super) attended: HashSet<usize>,
+    pub(super) attended: Attended,
     pub(super) blocked: watch::Sender<Option<Blocked>>,
     pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
@@ -117,7 +112,7 @@ impl Actor for Root {
             accounts: Accounts::new(&self.services),
             max_live: self.services.settings.max_live_runs,
             follows_models: self.services.settings.follow_models,
-            attended: HashSet::new(),
+            attended: Attended::default(),
             blocked: self.blocked.clone(),
             stopping: Stopping::No,
             drained: Vec::new(),
