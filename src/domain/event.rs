@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use self::stored::read;
+use self::{request::is_zero, stored::read};
 pub use self::{
     request::{Correction, ModelRetry, ModelSwitched, RequestLost},
     stored::{DecodeError, decode, encode},
@@ -240,7 +240,11 @@ pub struct Unparked {}
 
 /// See [`Event::Interrupted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interrupted {}
+pub struct Interrupted {
+    /// Microseconds that its open request waited for its place.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_us: u64,
+}
 
 /// Why a run goes on from its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream::BoxStream};
 use ractor::ActorRef;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -16,7 +16,7 @@ use super::{
     answer::Answer,
     hold::Departure,
     judge::Judge,
-    purse::{Denied, Purse},
+    purse::{Denied, Held, Purse},
 };
 use crate::{
     actor::{Live, LiveDelta, Services},
@@ -53,7 +53,6 @@ pub(super) struct Asking {
     pub(super) departure: Departure,
     /// Whether another model can go on, so that nobody need wait for the account to open.
     pub(super) has_fallback: bool,
-    pub(super) purse: Purse,
 }
 
 /// What came of a request, and what goes on with it.
@@ -71,6 +70,9 @@ const ANSWER_BYTES: usize = 16 << 20;
 /// How long a connection has to finish an answer that is over, so that it can be used again: at most so long the run
 /// waits for it, and at most so long in all.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// How long a request keeps its place while it waits for money.
+const MONEY: Duration = Duration::from_millis(100);
 
 /// Sends the request of `turn` once `not_before` has come, and reports what came of it.
 ///
@@ -126,7 +128,6 @@ pub(super) fn spawn(
         record,
         departure: Departure::from(not_before.max(services.clock.now())),
         has_fallback: actor.fallback(state).is_some(),
-        purse,
     };
     state.progress.departure = Some(asking.departure.clone());
     let bytes = asking.bytes;
@@ -141,7 +142,7 @@ pub(super) fn spawn(
             tokio::time::sleep(wait).await;
         }
         // Whatever panics here, a provider or herder, the run goes on with a retry.
-        let asked = AssertUnwindSafe(asking.ask(request, permit, pledge)).catch_unwind().await;
+        let asked = AssertUnwindSafe(asking.ask(request, purse, permit, pledge)).catch_unwind().await;
         let Asked { input, permit, mut rest } = asked.unwrap_or_else(|_| {
             let fault = error(FaultClass::Transient, "the model provider failed in a way that it should not");
             Asked { input: failed(turn, attempt, bytes, fault), permit: None, rest: None }
@@ -181,34 +182,36 @@ pub(super) fn tool_is_gone(me: &ActorRef<RunMsg>, call: &ToolCall) {
 }
 
 impl Asking {
-    async fn ask(mut self, mut request: Request, permit: Option<Permit>, pledge: Option<Pledge>) -> Asked {
+    async fn ask(
+        mut self,
+        mut request: Request,
+        mut purse: Purse,
+        permit: Option<Permit>,
+        pledge: Option<Pledge>,
+    ) -> Asked {
         let (turn, attempt) = (self.turn, self.attempt);
         if let Err(fault) = message::validate(&request.messages) {
             let fault = error(FaultClass::Invalid, &format!("the conversation is not valid: {fault}"));
             return Asked { input: failed(turn, attempt, 0, fault), permit: None, rest: None };
         }
-        if let Err(denied) = self.purse.fit() {
+        if let Err(denied) = purse.fit() {
             return Asked { input: denied.input(turn, attempt), permit: None, rest: None };
         }
         // It waits for its place now, which counts as much.
         drop(pledge);
-        let mut permit = match self.place(permit).await {
-            Ok(permit) => permit,
-            Err(error) => return Asked { input: self.failed(error, None), permit: None, rest: None },
-        };
-        let mut held = match self.purse.reserve().await {
-            Ok(held) => held,
-            Err(denied) => return Asked { input: denied.input(turn, attempt), permit: None, rest: None },
+        let (mut permit, mut held) = match self.prepare(&mut purse, permit).await {
+            Ok(prepared) => prepared,
+            Err(input) => return Asked { input, permit: None, rest: None },
         };
         if !self.departure.depart(self.services.clock.now()) {
             // It was called off, and whoever did so ends this task.
             return std::future::pending().await;
         }
-        request.params.max_tokens = Some(self.purse.ask.max_tokens);
+        request.params.max_tokens = Some(purse.ask.max_tokens);
         self.record.max_tokens = request.params.max_tokens;
-        let most = self.purse.costs().then(|| self.purse.most());
+        let most = purse.costs().then(|| purse.most());
         self.since = Instant::now();
-        self.purse.sent(&mut held);
+        purse.sent(&mut held);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
         let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
@@ -240,6 +243,25 @@ impl Asking {
                 Asked { input: self.failed(error, usage), permit: Some(permit), rest: None }
             }
         }
+    }
+
+    /// Waits for a place, for the money, and until the request may go out.
+    async fn prepare(&self, purse: &mut Purse, permit: Option<Permit>) -> Result<(Permit, Held), Input> {
+        let mut permit = self.place(permit).await?;
+        let mut reserving = std::pin::pin!(purse.reserve());
+        let reserved = match timeout(MONEY, &mut reserving).await {
+            Ok(reserved) => reserved,
+            Err(_) => {
+                // While others settle, somebody whose money is there may have the place.
+                drop(permit);
+                let reserved = reserving.await;
+                permit = self.place(None).await?;
+                reserved
+            }
+        };
+        let held = reserved.map_err(|denied| denied.input(self.turn, self.attempt))?;
+        self.clear(&mut permit).await?;
+        Ok((permit, held))
     }
 
     /// Hears the answer to its end.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Form, RunActor, RunState};
 use crate::{
-    actor::Services,
+    actor::{Services, supervisor::RootMsg},
     domain::run::{Input, Run},
     model::Model,
 };
@@ -21,6 +21,16 @@ pub fn means(services: &Services, run: &Run) -> Result<(Arc<Model>, Option<Arc<F
     Ok((model, form.map(Arc::new)))
 }
 
+/// The model that can go on with a run: the next of those behind the task's own that has not been asked yet and is to be
+/// had.
+pub fn fallback_of(services: &Services, run: &Run) -> Option<Arc<str>> {
+    let models = &services.models;
+    let first = models.get(run.models().first().or(run.model())?)?;
+    let is_new =
+        |name: &&Arc<str>| **name != first.name && !run.models().contains(name) && models.get(name).is_some();
+    first.fallbacks.iter().find(is_new).cloned()
+}
+
 impl RunActor {
     /// Says which model goes on if what is reported has this one given up.
     pub(super) fn offer_fallback(&self, state: &RunState, input: &mut Input) {
@@ -31,12 +41,8 @@ impl RunActor {
         }
     }
 
-    /// The next of the models behind the task's own that has not been asked yet and is to be had.
     pub(super) fn fallback(&self, state: &RunState) -> Option<Arc<str>> {
-        let models = &self.services.models;
-        let is_new = |name: &&_| !state.run.models().contains(name) && models.get(name).is_some();
-        let first = models.get(state.run.models().first()?)?;
-        first.fallbacks.iter().find(is_new).cloned()
+        fallback_of(&self.services, &state.run)
     }
 
     /// Asks the model that the run is at from now on; says whether it is to be had.
@@ -44,6 +50,8 @@ impl RunActor {
         let Some(name) = state.run.model().filter(|name| **name != state.model.name) else { return true };
         let Some(model) = self.services.models.get(name) else { return false };
         state.model = model;
+        // The supervisor may have gone down already, and with it whoever minds.
+        let _ = self.supervisor.cast(RootMsg::Switched(Box::new(state.run.clone())));
         // It is a place at the other one's.
         state.progress.permit = None;
         true

@@ -87,8 +87,12 @@ impl RunState {
 
     /// How long a request or a tool of it was at work, by `now`; what the open request waits for its place does not count.
     pub(super) fn active(&self, now: Timestamp) -> Duration {
-        let waited = self.departure().map_or(Duration::ZERO, |departure| departure.waited(now));
-        self.run.active(now).saturating_sub(waited)
+        self.run.active(now).saturating_sub(self.waited(now))
+    }
+
+    /// How long the open request has waited for its place, by `now`.
+    pub(super) fn waited(&self, now: Timestamp) -> Duration {
+        self.departure().map_or(Duration::ZERO, |departure| departure.waited(now))
     }
 
     /// Of the open request, if one is under way.
@@ -133,7 +137,7 @@ impl RunActor {
         if not_before.since(self.services.clock.now()) > PATIENCE {
             return Some(ParkReason::RateLimit);
         }
-        let latched = state.model.governor.account().latch().filter(|_| state.model.fallbacks.is_empty());
+        let latched = state.model.governor.account().latch().filter(|_| self.fallback(state).is_none());
         match latched {
             Some(latched) => Some(match latched.reason {
                 LatchReason::RateLimit => ParkReason::RateLimit,

@@ -38,7 +38,7 @@ mod step;
 mod timer;
 
 pub use ask::jitter;
-pub use fallback::means;
+pub use fallback::{fallback_of, means};
 pub use form::Form;
 pub use judge::Offer;
 pub use message::RunMsg;

@@ -20,16 +20,21 @@ use crate::{
 };
 
 impl Asking {
-    /// Waits for a place, and until the request may go out.
-    pub(super) async fn place(&self, permit: Option<Permit>) -> Result<Permit, ModelError> {
-        let place = async {
-            let mut permit = match permit {
-                Some(permit) => permit,
-                None => self.model.governor.admit().await,
-            };
-            permit.send(estimated_tokens(self.bytes)).await;
-            permit
-        };
+    /// Waits for a place, unless there is one from the turn's last request.
+    pub(super) async fn place(&self, permit: Option<Permit>) -> Result<Permit, Input> {
+        match permit {
+            Some(permit) => Ok(permit),
+            None => self.unless_shut(self.model.governor.admit()).await,
+        }
+    }
+
+    /// Waits until the request may go out.
+    pub(super) async fn clear(&self, permit: &mut Permit) -> Result<(), Input> {
+        self.unless_shut(permit.send(estimated_tokens(self.bytes))).await
+    }
+
+    /// Waits; not for an account to open, if another model can go on.
+    async fn unless_shut<T>(&self, wait: impl Future<Output = T>) -> Result<T, Input> {
         let mut changes = self.model.governor.account().changes();
         let shut = async {
             match changes.wait_for(Option::is_some).await.map(|latched| latched.clone()) {
@@ -39,15 +44,17 @@ impl Asking {
         };
         tokio::select! {
             biased;
-            permit = place => Ok(permit),
+            done = wait => Ok(done),
             Latched { reason, said, .. } = shut => {
                 let class = match reason {
                     LatchReason::RateLimit => FaultClass::RateLimit,
                     LatchReason::Quota => FaultClass::Quota,
                     LatchReason::Auth => FaultClass::Auth,
                 };
-                let wait = (class == FaultClass::RateLimit).then_some(PATIENCE + Duration::from_secs(1));
-                Err(ModelError { retry_after: wait, ..error(class, &format!("not asked: {said}")) })
+                // Longer than anybody waits for in its slot, so that the other model goes on.
+                let retry_after = Some(PATIENCE + Duration::from_secs(1));
+                // It is only what everybody knows already, and shuts nothing.
+                Err(self.gave(ModelError { retry_after, ..error(class, &said) }, None, None))
             }
         }
     }
@@ -55,6 +62,10 @@ impl Asking {
     /// What is to become of the run after a request that failed, and of everybody who asks the same account.
     pub(super) fn failed(&self, error: ModelError, usage: Option<Usage>) -> Input {
         let parks = self.shut_account(&error);
+        self.gave(error, usage, parks)
+    }
+
+    fn gave(&self, error: ModelError, usage: Option<Usage>, parks: Option<ParkReason>) -> Input {
         let ModelError { class, message, retry_after, refused: _ } = error;
         Input::ModelFailed {
             turn: self.turn,
@@ -74,7 +85,8 @@ impl Asking {
     /// Shuts the account if asking on would only be refused; says what the run waits for without a slot, if it does.
     fn shut_account(&self, error: &ModelError) -> Option<ParkReason> {
         let account = self.model.governor.account();
-        let until = error.retry_after.map(|wait| Instant::now() + wait);
+        // A time that no clock reaches is none.
+        let until = error.retry_after.and_then(|wait| Instant::now().checked_add(wait));
         let shut = |reason| account.shut(Latched { reason, until, said: error.message.as_str().into() });
         let outlasts = self.services.settings.outlast_accounts;
         match error.class {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use ractor::ActorRef;
@@ -185,7 +186,13 @@ impl RunActor {
         if matches!(input, Input::End(_)) {
             self.give_up_request(state)?;
         }
-        let facts = match state.run.decide(input, self.services.clock.now()) {
+        let now = self.services.clock.now();
+        let waited = match input {
+            // They say it themselves.
+            Input::Replied { .. } | Input::ModelFailed { .. } => Duration::ZERO,
+            _ => state.waited(now),
+        };
+        let facts = match state.run.decide_while(input, now, waited) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -328,7 +335,10 @@ impl RunActor {
     /// The log says that herder stopped here; the run goes on at the next start.
     fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         self.give_up_request(state)?;
-        let Ok(facts) = state.run.decide(Input::Interrupt, self.services.clock.now()) else { return Ok(()) };
+        let now = self.services.clock.now();
+        let Ok(facts) = state.run.decide_while(Input::Interrupt, now, state.waited(now)) else {
+            return Ok(());
+        };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
         for fact in &facts {
             state.run.evolve(fact);

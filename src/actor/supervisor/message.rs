@@ -43,6 +43,8 @@ pub enum RootMsg {
     Ended(Ended),
     /// From a run: it is parked, and the log says so. It goes on when it is no longer held and there is a slot.
     Parked(Box<Run>),
+    /// From a run: it asks another model from now on.
+    Switched(Box<Run>),
     /// From a run: it ended, but the log did not take it. The run is started again from the log.
     Lost(RunId, Arc<StoreError>),
     /// From a person: say something to a run, or end it. The reply port closes unanswered if there is no such run.

@@ -14,14 +14,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     message::RootMsg,
-    root::{Tree, later},
+    root::{LiveRun, Tree, later},
 };
 use crate::{
-    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run, task::TaskSpec},
-    model::{
-        Model,
-        governor::{Account, Governor, Latched, Pledge},
-    },
+    actor::run::fallback_of,
+    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run},
+    model::governor::{Account, Governor, Latched, Pledge},
 };
 
 /// Why nothing that is left to do can be done until a person does something.
@@ -75,15 +73,31 @@ impl Tree {
         Some(wait).filter(|wait| *wait > patience)
     }
 
-    /// What shuts the account that the run would ask next. One whose model has others to fall back on is not kept by it.
+    /// What shuts the account that the run would ask next. One that can go on with another model is not kept by it.
     pub(super) fn latch_of(&self, run: &Run) -> Option<Blocked> {
         let model = self.services.models.get(run.model()?)?;
-        latch_of(&model)
+        let account = model.governor.account();
+        let latched = account.latch().filter(|_| fallback_of(&self.services, run).is_none())?;
+        Some(Blocked { account: account.name().clone(), latched })
     }
 
-    /// The same for a run that is live.
-    pub(super) fn shuts(&self, spec: &TaskSpec) -> bool {
-        self.services.models.get(&spec.model).is_some_and(|model| latch_of(&model).is_some())
+    /// Whether the account that a live run asks is shut, and it can ask no other.
+    pub(super) fn shuts(&self, live: &LiveRun) -> bool {
+        let model = live.model.as_ref().filter(|_| !live.falls_back);
+        let model = model.and_then(|name| self.services.models.get(name));
+        model.is_some_and(|model| model.governor.account().latch().is_some())
+    }
+
+    /// A live run asks another model from now on.
+    pub(super) fn switched(&mut self, run: &Run) {
+        self.attend(run);
+        let falls_back = fallback_of(&self.services, run).is_some();
+        if let Some(live) = self.live.get_mut(&run.id()) {
+            live.model = run.model().cloned();
+            live.falls_back = falls_back;
+        }
+        // It may be shut already.
+        self.heed();
     }
 
     /// Hears of what changes at the model that a run asks, from the first such run on.
@@ -139,12 +153,6 @@ impl Tree {
     }
 }
 
-fn latch_of(model: &Model) -> Option<Blocked> {
-    let account = model.governor.account();
-    let latched = account.latch().filter(|_| model.fallbacks.is_empty())?;
-    Some(Blocked { account: account.name().clone(), latched })
-}
-
 /// Tells the root whenever the account shuts or opens, by itself too.
 fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
     let mut changes = account.changes();
@@ -163,9 +171,9 @@ fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
                 }
             };
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
+                changed = changes.changed() => if changed.is_err() { break },
                 () = opens => {
-                    let Some(account) = account.upgrade() else { return };
+                    let Some(account) = account.upgrade() else { break };
                     // Whoever looks at it has it open.
                     let _ = account.latch();
                 }
@@ -174,6 +182,8 @@ fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
                 return;
             }
         }
+        // Nobody has the account any more: whoever waited for it asks another one.
+        let _ = root.cast(RootMsg::AccountChanged);
     });
 }
 

@@ -16,7 +16,7 @@ use super::{
     spawn_executor,
 };
 use crate::{
-    actor::{Services, executor::ExecutorMsg},
+    actor::{Services, executor::ExecutorMsg, run::fallback_of},
     domain::{
         admission::{Admission, Place},
         gate::Gates,
@@ -74,11 +74,23 @@ pub(super) struct LiveRun {
     pub(super) wish: Option<Outcome>,
     /// It was told to send no further request.
     pub(super) held: bool,
+    /// The model that it asks.
+    pub(super) model: Option<Arc<str>>,
+    /// Whether another model can go on with it.
+    pub(super) falls_back: bool,
 }
 
 impl LiveRun {
     pub(super) fn new(run: &Run, done: Waiters, wish: Option<Outcome>) -> Self {
-        Self { spec: run.spec().cloned(), head: run.seq(), done, wish, held: false }
+        Self {
+            spec: run.spec().cloned(),
+            head: run.seq(),
+            done,
+            wish,
+            held: false,
+            model: run.model().cloned(),
+            falls_back: false,
+        }
     }
 
     pub(super) fn batch(&self) -> Option<BatchId> {
@@ -136,6 +148,7 @@ impl Actor for Root {
                 tree.ended(ended);
             }
             RootMsg::Parked(run) => tree.parked(run),
+            RootMsg::Switched(run) => tree.switched(&run),
             RootMsg::Lost(run, error) => {
                 if let Some(live) = tree.live.get(&run) {
                     tree.to_shard(run, ShardMsg::Lost(run, live.head, error.to_string()));
@@ -293,7 +306,8 @@ impl Tree {
         {
             let id = run.id();
             let pledge = self.pledge(&run);
-            self.live.insert(id, LiveRun::new(&run, done, None));
+            let falls_back = fallback_of(&self.services, &run).is_some();
+            self.live.insert(id, LiveRun { falls_back, ..LiveRun::new(&run, done, None) });
             self.to_shard(id, ShardMsg::Start(run, pledge));
         }
         metrics::gauge!(metric::RUNS_LIVE).set(gauge(self.live.len()));
@@ -306,7 +320,13 @@ impl Tree {
             return self.queue.pop();
         }
         let services = self.services.clone();
-        self.queue.pop_if(|model| services.models.get(model).is_none_or(|model| model.governor.has_room()))
+        // Who waits though the account is shut can ask another model.
+        self.queue.pop_if(|model| {
+            services
+                .models
+                .get(model)
+                .is_none_or(|model| model.governor.has_room() || model.governor.account().latch().is_some())
+        })
     }
 
     fn ended(&mut self, ended: Ended) {

@@ -159,7 +159,7 @@ impl Tree {
             .iter()
             .filter_map(|(run, live)| {
                 let spec = live.spec.as_ref()?;
-                let held = self.gates.hold(spec) || self.shuts(spec);
+                let held = self.gates.hold(spec) || self.shuts(live);
                 (live.held != held).then_some((*run, held))
             })
             .collect();

@@ -29,7 +29,7 @@ pub struct ModelRetry {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
+pub(super) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -54,6 +54,9 @@ pub struct ModelSwitched {
     /// What the failed request may have used up all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Microseconds that the failed request waited for its place before it went out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_us: u64,
 }
 
 /// See [`super::Event::Correction`].

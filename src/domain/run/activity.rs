@@ -27,6 +27,16 @@ impl Activity {
         self.busy = self.busy.saturating_sub(1);
     }
 
+    /// Nothing is at work, and nothing has been.
+    pub(super) fn call_off(&mut self) {
+        self.busy = 0;
+    }
+
+    /// It came to this.
+    pub(super) fn end_at(&mut self, total_us: u64) {
+        (self.total, self.busy) = (Duration::from_micros(total_us), 0);
+    }
+
     /// So much of it was spent waiting after all.
     pub(super) fn leave_out(&mut self, waited_us: u64) {
         self.total = self.total.saturating_sub(Duration::from_micros(waited_us));

@@ -79,14 +79,18 @@ impl Run {
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => {
-                self.activity.stop(at);
+                // Its request has not gone out: all of it was waiting.
+                self.activity.call_off();
                 self.parked = Some(parked.reason);
             }
             Event::Unparked(_) => {
                 self.parked = None;
                 self.think_on(at);
             }
-            Event::Interrupted(_) => self.activity.stop(at),
+            Event::Interrupted(interrupted) => {
+                self.activity.stop(at);
+                self.activity.leave_out(interrupted.waited_us);
+            }
             Event::Restart(_) => {
                 self.activity.stop(self.alive_at);
                 self.idle_restarts.push(at);
@@ -94,7 +98,7 @@ impl Run {
                 self.think_on(at);
             }
             Event::RunEnd(end) => {
-                self.activity.stop(at);
+                self.activity.end_at(end.active_us);
                 self.inputs.clear();
                 (self.paused, self.parked) = (false, None);
                 self.phase = Phase::Ended(end.outcome);
@@ -251,6 +255,9 @@ impl Run {
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             (*attempt, *tries, *not_before) = (*attempt + 1, 0, at);
         }
+        self.activity.end(at);
+        self.activity.leave_out(switched.waited_us);
+        self.activity.begin(at);
     }
 
     fn retry(&mut self, retry: &ModelRetry, at: Timestamp) {

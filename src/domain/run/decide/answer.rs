@@ -96,7 +96,12 @@ impl Draft<'_> {
             Stop::EndTurn | Stop::ToolCalls | Stop::Length | Stop::Refusal => None,
         };
         if let Some(error) = fault {
-            self.model_failed(Fault { usage, fallback, ..Fault::new(FaultClass::Transient, error) });
+            self.model_failed(Fault {
+                usage,
+                waited_us: micros(waited),
+                fallback,
+                ..Fault::new(FaultClass::Transient, error)
+            });
             return Ok(());
         }
         let (calls, judgements) = self.name_calls(calls);
@@ -246,7 +251,7 @@ impl Draft<'_> {
             }
             (None, Some(to), Some(from)) => {
                 let from = from.clone();
-                self.push(Event::ModelSwitched(ModelSwitched { from, to, class, error, usage }));
+                self.push(Event::ModelSwitched(ModelSwitched { from, to, class, error, usage, waited_us }));
             }
             (None, ..) => {
                 if let Some(usage) = usage {

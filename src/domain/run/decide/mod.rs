@@ -44,8 +44,18 @@ impl Run {
     /// # Errors
     /// The run stands where the input makes no sense; most often, a report that comes too late.
     pub fn decide(&self, input: Input, now: Timestamp) -> Result<Vec<Fact>, Refused> {
+        self.decide_while(input, now, Duration::ZERO)
+    }
+
+    /// The same while a request is open that waits for its place, or has waited for it: so long, which is no active time.
+    /// What is reported of that request says so itself.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn decide_while(&self, input: Input, now: Timestamp, waited: Duration) -> Result<Vec<Fact>, Refused> {
         // Time never goes back within a run, whatever the machine's clock does.
         let mut draft = Draft::of(self, now.max(self.last_at));
+        draft.active = draft.active.saturating_sub(waited);
         let submits = matches!(input, Input::Submit(_));
         match self.phase {
             Phase::Ended(_) => return Err(Refused::Ended),
@@ -98,7 +108,10 @@ impl Run {
             Input::Unpark => draft.unpark()?,
             Input::SetLimits(limits) => draft.set_limits(limits)?,
             Input::End(outcome) => draft.end_early(outcome)?,
-            Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
+            Input::Interrupt => {
+                let waited_us = micros(waited);
+                draft.push(Event::Interrupted(Interrupted { waited_us }));
+            }
             Input::Restart { cause, error } => draft.restart(cause, error),
             Input::GiveUp { breakage, error } => draft.give_up(breakage, error),
         }
