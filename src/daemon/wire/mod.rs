@@ -7,6 +7,7 @@ mod batch;
 mod control;
 mod error;
 mod event;
+mod model;
 mod number;
 mod run;
 mod schema;
@@ -14,11 +15,11 @@ mod task;
 
 pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView};
 pub use control::{
-    AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, ModelList,
-    ModelView, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
+    AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
 };
 pub use error::{ApiError, Code};
 pub use event::{EventView, StreamEvent};
+pub use model::{BudgetKind, BudgetView, Latch, LatchReason, ModelList, ModelLoad, ModelView};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };
