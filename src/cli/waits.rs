@@ -1,24 +1,48 @@
 //! What accounts and runs wait for, in words.
 
 use crate::{
+    actor::supervisor::{Blocked, Wait},
+    app::waiting,
     clock::{from_rfc3339, time_of_day},
-    daemon::wire::{BudgetKind, BudgetView, Latch, LatchReason},
-    domain::time::Timestamp,
+    daemon::wire::{BatchWait, BudgetKind, BudgetView, Latch, LatchReason},
+    domain::{event::ParkReason, time::Timestamp},
+    model::governor,
 };
 
-/// Why an account is shut and until when, as `used up until 14:05 UTC`.
+/// Why an account is shut and until when, as `account used up until 14:05 UTC`.
 pub(super) fn latched(latch: &Latch, now: Timestamp) -> String {
-    let why = match latch.reason {
-        LatchReason::RateLimit => "rate limit",
-        LatchReason::Quota => "used up",
-        LatchReason::Auth => "key refused",
+    let reason = match latch.reason {
+        LatchReason::RateLimit => ParkReason::RateLimit,
+        LatchReason::Quota => ParkReason::Quota,
+        LatchReason::Auth => ParkReason::Auth,
     };
-    format!("{why}{}", until(latch.until.as_deref(), now))
+    waiting::words(reason, latch.until.as_deref().and_then(from_rfc3339), now)
 }
 
 /// A time that is waited for, if there is one.
 fn until(at: Option<&str>, now: Timestamp) -> String {
     at.and_then(from_rfc3339).map_or_else(String::new, |at| format!(" until {}", time_of_day(at, now)))
+}
+
+/// Runs that wait, and what for.
+pub(super) fn waiting(wait: &Wait, now: Timestamp) -> (usize, String) {
+    (wait.runs, waiting::words(wait.reason, wait.until, now))
+}
+
+/// The same of a batch of the daemon's.
+pub(super) fn waiting_there(wait: &BatchWait, now: Timestamp) -> (usize, String) {
+    let until = wait.until.as_deref().and_then(from_rfc3339);
+    (usize::try_from(wait.runs).unwrap_or(usize::MAX), waiting::words(wait.reason.into(), until, now))
+}
+
+/// Why nothing goes on until a person does something.
+pub(super) fn blocked(Blocked { account, latched }: &Blocked) -> String {
+    let (what, remedy) = match latched.reason {
+        governor::LatchReason::Quota => ("is used up", "when there is more"),
+        governor::LatchReason::Auth => ("refuses the key", "with another key"),
+        governor::LatchReason::RateLimit => ("wants to be left alone", "later"),
+    };
+    format!("account {account} {what} ({}); go on {remedy}", latched.said)
 }
 
 /// What was spent of a budget, as `$0.42 of $1.00`.
@@ -41,24 +65,6 @@ pub(super) fn budget(budget: &BudgetView, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_latch_is_told_to_the_minute_with_the_day_where_it_is_another() {
-        let now = from_rfc3339("2026-11-30T13:00:00Z").expect("a time");
-        let latch = |reason, until: Option<&str>| Latch {
-            account: "h/v1".to_owned(),
-            reason,
-            until: until.map(str::to_owned),
-            said: "no".to_owned(),
-        };
-        let told = [
-            latch(LatchReason::Quota, Some("2026-11-30T14:04:01.5Z")),
-            latch(LatchReason::RateLimit, Some("2026-12-01T00:00:00Z")),
-            latch(LatchReason::Auth, None),
-        ]
-        .map(|latch| latched(&latch, now));
-        assert_eq!(told, ["used up until 14:05 UTC", "rate limit until 2026-12-01 00:00 UTC", "key refused"]);
-    }
 
     #[test]
     fn a_budget_says_whose_it_is_and_what_is_left_to_come() {

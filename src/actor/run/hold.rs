@@ -23,7 +23,6 @@ use crate::{
         run::{EffectId, Input, Phase},
         time::Timestamp,
     },
-    model::governor::LatchReason,
     store::StoreError,
 };
 
@@ -135,12 +134,9 @@ impl RunActor {
         }
         let latched = state.model.governor.account().latch().filter(|_| state.model.fallbacks.is_empty());
         match latched {
-            Some(latched) => Some(match latched.reason {
-                LatchReason::RateLimit => ParkReason::RateLimit,
-                LatchReason::Quota => ParkReason::Quota,
-                LatchReason::Auth => ParkReason::Auth,
-            })
-            .filter(|_| state.held || self.services.settings.outlast_accounts),
+            Some(latched) => {
+                Some(latched.reason.into()).filter(|_| state.held || self.services.settings.outlast_accounts)
+            }
             None => state.held.then_some(ParkReason::Paused),
         }
     }

@@ -197,6 +197,11 @@ impl RunActor {
         for fact in &facts {
             state.run.evolve(fact);
             count(fact);
+            if let Event::ModelRetry(_) = fact.event {
+                let batch = state.run.spec().and_then(|spec| spec.batch);
+                // The supervisor may have gone down already.
+                let _ = self.supervisor.cast(RootMsg::Retried(batch));
+            }
         }
         if ends {
             self.call_off(state, waited);

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::Desk;
 use crate::{
+    actor::supervisor::Notice,
     clock::rfc3339,
-    config::Price,
+    config::{Occasion, Price},
     daemon::wire::{
         ApiError, BudgetKind, BudgetView, Code, GateKind, Latch, LatchReason, ModelList, ModelLoad, ModelView,
     },
@@ -38,7 +39,8 @@ impl Desk {
         let view = |name: &str| {
             let gate =
                 gates.iter().find(|gate| gate.kind == GateKind::Model && gate.name.as_deref() == Some(name));
-            let governor = self.herder.supervisor.services().models.get(name).map(|live| live.governor.clone());
+            let governor =
+                self.herder.supervisor.services().models.get(name).map(|live| live.governor.clone());
             let account = self.account(name);
             ModelView {
                 name: name.to_owned(),
@@ -100,9 +102,11 @@ impl Desk {
     /// The accounts that are shut, each once.
     pub(super) fn shut_accounts(&self) -> Vec<Latch> {
         let (models, now) = (&self.herder.supervisor.services().models, self.now());
-        let accounts = models.names().into_iter().filter_map(|name| Some(models.get(&name)?.governor.account().clone()));
-        let shut: BTreeMap<String, Latch> =
-            accounts.filter_map(|account| Some((account.name().to_string(), latch(&account, now)?))).collect();
+        let accounts =
+            models.names().into_iter().filter_map(|name| Some(models.get(&name)?.governor.account().clone()));
+        let shut: BTreeMap<String, Latch> = accounts
+            .filter_map(|account| Some((account.name().to_string(), latch(&account, now)?)))
+            .collect();
         shut.into_values().collect()
     }
 
@@ -112,6 +116,31 @@ impl Desk {
         let standings = self.herder.supervisor.accounts().await;
         let runs = |node: &Node| node.until().is_none_or(|until| now < until);
         standings.into_iter().filter(|(node, _)| runs(node)).filter_map(budget).collect()
+    }
+
+    /// A notice as it is told.
+    pub fn news(&self, notice: Notice) -> (Occasion, serde_json::Value) {
+        match notice {
+            Notice::AccountShut(account, latched) => {
+                let latch = shown(&account, &latched, self.now());
+                (Occasion::LatchClosed, serde_json::json!(latch))
+            }
+            Notice::NearCap(node, Standing { spent, cap, .. }) => {
+                let name = match &node {
+                    Node::Process => None,
+                    Node::Batch(batch) => Some(batch.to_string()),
+                    Node::User { user, .. } => Some(user.to_string()),
+                };
+                let news = serde_json::json!({
+                    "kind": node.kind(),
+                    "name": name,
+                    "until": node.until().map(rfc3339),
+                    "spent_usd": spent.usd(),
+                    "cap_usd": cap.map(NanoUsd::usd),
+                });
+                (Occasion::Cap80, news)
+            }
+        }
     }
 
     /// The runs that ask a model.
@@ -131,7 +160,7 @@ fn latch(account: &Account, now: Timestamp) -> Option<Latch> {
 }
 
 /// A latch as it is told. It counts by a clock that is never set; what is told is the time of day.
-pub(in crate::daemon) fn shown(account: &str, latched: &Latched, now: Timestamp) -> Latch {
+fn shown(account: &str, latched: &Latched, now: Timestamp) -> Latch {
     let left = latched.until.map(|until| until.saturating_duration_since(Instant::now()));
     Latch {
         account: account.to_owned(),

@@ -162,7 +162,8 @@ fn gates(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> 
 
 /// Accounts that are shut, and budgets.
 fn provider(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> {
-    let shut = status.shut.iter().map(|latch| format!("{}: {}", latch.account, waits::latched(latch, state.now)));
+    let shut =
+        status.shut.iter().map(|latch| format!("{}: {}", latch.account, waits::latched(latch, state.now)));
     let spent = status.budgets.iter().filter(|budget| budget.cap_usd.is_some());
     let spent = spent.map(|budget| waits::budget(budget, state.now));
     let text = shut.chain(spent).collect::<Vec<_>>().join(" · ");
