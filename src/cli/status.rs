@@ -121,7 +121,7 @@ fn text(status: &Status, now: Timestamp) -> String {
 }
 
 fn shut(latch: &Latch, now: Timestamp) -> String {
-    format!("account {}: {} ({})", latch.account, waits::latched(latch, now), one_line(&latch.said, SAID))
+    format!("{}: {} ({})", latch.account, waits::latched(latch, now), one_line(&latch.said, SAID))
 }
 
 fn paused(gate: &Gate) -> String {
