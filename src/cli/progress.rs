@@ -74,9 +74,9 @@ impl Progress {
         self.running = running;
     }
 
-    /// So many requests failed and were sent again.
-    pub const fn set_retries(&mut self, retries: u64) {
-        self.retries = retries;
+    /// So many requests failed and were sent again; whoever counts may begin anew.
+    pub fn set_retries(&mut self, retries: u64) {
+        self.retries = self.retries.max(retries);
     }
 
     /// So many runs wait without a slot, and what for.

@@ -217,7 +217,7 @@ impl Glance {
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => self.parked = Some(parked.reason),
-            Event::Unparked(_) => self.parked = None,
+            Event::Unparked(_) => self.go_on(at),
             Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
@@ -226,6 +226,14 @@ impl Glance {
         }
         self.last_at = at;
         self.seq = self.seq.plus(1);
+    }
+
+    fn go_on(&mut self, at: Timestamp) {
+        if let Some(ParkReason::Quota | ParkReason::Auth) = self.parked.take()
+            && let Stand::Thinking { not_before, .. } = &mut self.stand
+        {
+            *not_before = (*not_before).min(at);
+        }
     }
 
     fn stand_at(&mut self, stand: Stand, at: Timestamp) {

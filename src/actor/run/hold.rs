@@ -129,16 +129,14 @@ impl RunActor {
         if run.is_paused() {
             return Some(ParkReason::Paused);
         }
+        let latched = state.model.governor.account().latch().filter(|_| state.model.fallbacks.is_empty());
+        if let Some(latched) = latched.filter(|_| state.held || self.services.settings.outlast_accounts) {
+            return Some(latched.reason.into());
+        }
         if not_before.since(self.services.clock.now()) > PATIENCE {
             return Some(ParkReason::RateLimit);
         }
-        let latched = state.model.governor.account().latch().filter(|_| state.model.fallbacks.is_empty());
-        match latched {
-            Some(latched) => {
-                Some(latched.reason.into()).filter(|_| state.held || self.services.settings.outlast_accounts)
-            }
-            None => state.held.then_some(ParkReason::Paused),
-        }
+        state.held.then_some(ParkReason::Paused)
     }
 
     /// Gives the slot up, unless something else came in between.

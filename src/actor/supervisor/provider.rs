@@ -51,7 +51,14 @@ impl Tree {
     fn early(&self, run: &Run) -> Option<Duration> {
         let wait = run.not_before()?.since(self.services.clock.now());
         let patience = if run.parked() == Some(ParkReason::RateLimit) { Duration::ZERO } else { PATIENCE };
-        Some(wait).filter(|wait| *wait > patience)
+        Some(wait).filter(|wait| *wait > patience && !self.is_opened(run))
+    }
+
+    /// Whether the run waited for its account, and a person has opened that.
+    fn is_opened(&self, run: &Run) -> bool {
+        let waited = matches!(run.parked(), Some(ParkReason::Quota | ParkReason::Auth));
+        let model = run.model().filter(|_| waited).and_then(|name| self.services.models.get(name));
+        model.is_some_and(|model| model.governor.account().is_opened())
     }
 
     /// What shuts the account that the run would ask next. One whose model has others to fall back on is not kept by it.

@@ -132,7 +132,7 @@ fn kept(glance: &Glance, Keepers { gates, shut, now }: &Keepers) -> Option<Strin
     if let Some(scope) = gates.shut_for(glance.batch, &glance.model) {
         return Some(format!("held by a pause of {}", named(scope)));
     }
-    shut.get(&glance.model).map(|(reason, until)| format!("waits: {}", waiting::words(*reason, *until, *now)))
+    shut.get(&glance.model).map(|(reason, until)| waiting::words(*reason, *until, *now))
 }
 
 /// What a run that is held waits for, in words.
