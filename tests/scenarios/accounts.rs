@@ -137,3 +137,18 @@ async fn a_request_that_is_sent_again_is_counted_shown_and_of_record() {
     assert!(words.contains("requests   2: 1 sent again"), "{words}");
     assert_sound(&place.events("out.jsonl.state"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_run_whose_account_only_a_person_can_open_is_not_waited_for() {
+    let body = json!({"error": {"message": "no credit left", "type": "insufficient_quota"}}).to_string();
+    let server = Server::start(move |_| {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Answer::Status { status: 429, headers, body: body.clone() }
+    })
+    .await;
+    let place = place(&server, 1);
+    let args = ["run", "Do it.", "--model", "m", "-w", "work", "--policy", "read-only"];
+    let ended = place.herder(&args).expect(1);
+    assert!(ended.err.contains("account team is used up (HTTP 429: no credit left"), "{}", ended.err);
+    assert!(ended.err.contains("waits for quota at the provider"), "{}", ended.err);
+}
