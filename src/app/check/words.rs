@@ -49,7 +49,7 @@ fn unreached(words: &Heard, limit: Duration) -> Option<String> {
         return None;
     }
     match &words.error {
-        Some(error) if error.refused || error.message.starts_with("HTTP ") => None,
+        Some(error) if error.message.starts_with("HTTP ") => None,
         Some(error) => match error.class {
             FaultClass::Transient | FaultClass::Timeout => Some(error.message.clone()),
             FaultClass::RateLimit
