@@ -18,6 +18,19 @@ pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_micros(at.as_microsecond()))
 }
 
+/// A point in time for people who look at it about `now`: to the minute, the next if it is not whole, with the day where that
+/// is another one; in UTC, and says so.
+pub fn time_of_day(at: Timestamp, now: Timestamp) -> String {
+    const MINUTE: i64 = 60_000_000;
+    let minutes = at.as_micros().div_euclid(MINUTE) + i64::from(at.as_micros().rem_euclid(MINUTE) > 0);
+    let read = |micros| jiff::Timestamp::from_microsecond(micros).ok();
+    let (Some(at), Some(now)) = (read(minutes.saturating_mul(MINUTE)), read(now.as_micros())) else {
+        return String::new();
+    };
+    let is_of_today = at.strftime("%F").to_string() == now.strftime("%F").to_string();
+    at.strftime(if is_of_today { "%H:%M UTC" } else { "%F %H:%M UTC" }).to_string()
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync + 'static {
     /// Now, in UTC.

@@ -69,7 +69,8 @@ fn a_mistake_in_the_configuration_ends_any_command_with_one_sentence() {
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""));
     assert_eq!(
         refused.stderr,
-        "herder: bad.toml:2: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more, or \"auto\", or \"MIN-START-MAX\" as \"2-20-200\"\n"
+        "herder: bad.toml:2: supervisor.max_live_runs: invalid value: integer '0', expected a whole number, 1 or more, \
+         or \"auto\", or \"MIN-START-MAX\" as \"2-20-200\"\n"
     );
     let missing = herder(folder.path(), &[], &["ls", "--config", "none.toml"]);
     assert_eq!(missing.code, Some(2));

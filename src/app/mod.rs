@@ -13,3 +13,4 @@ pub mod models;
 pub mod spent;
 pub mod state;
 pub mod tools;
+pub mod waiting;

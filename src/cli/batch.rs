@@ -4,25 +4,22 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::{Args, ValueEnum};
-use indicatif::MultiProgress;
 use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
     args::{TaskArgs, WorkArgs, retry_failed, usd},
-    progress::{Progress, ProgressMode, Reporter, Rest},
-    render::counted,
+    progress::ProgressMode,
     signals::Signals,
-    start::{Tell, caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
 };
 use crate::{
-    actor::supervisor::Blocked,
     app::{
-        batch::{Batch, Event, Journal, Options, Report, Stopper, beside},
+        batch::{Batch, Journal, Options, Report, Stopper, beside},
         herder::Herder,
         input::{self, InputTask, Rules, Selection, Source, repeated},
     },
@@ -32,12 +29,13 @@ use crate::{
         batch::{Halt, RetryFailed, StaleLines},
         usage::NanoUsd,
     },
-    model::governor::LatchReason,
 };
 
 mod dry_run;
+mod shown;
 
 use dry_run::dry_run;
+use shown::Shown;
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
 
@@ -242,7 +240,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
                 biased;
                 report = &mut run => break report?,
                 Some(event) = told.recv() => shown.take(event),
-                _ = tick.tick() => shown.tick(supervisor.load().await.live),
+                _ = tick.tick() => shown.tick(&supervisor).await,
             }
         }
     };
@@ -306,78 +304,4 @@ pub(super) fn tasks(args: &BatchArgs, rules: Rules<'_>) -> anyhow::Result<Vec<In
 fn offered(tasks: &[InputTask]) -> Option<BTreeSet<Arc<str>>> {
     let named: Option<Vec<_>> = tasks.iter().map(|task| task.spec.tools.clone()).collect();
     named.map(|named| named.into_iter().flatten().collect())
-}
-
-/// Why nothing goes on until a person does something.
-fn shut(Blocked { account, latched }: &Blocked) -> String {
-    let (what, remedy) = match latched.reason {
-        LatchReason::Quota => ("is used up", "when there is more"),
-        LatchReason::Auth => ("refuses the key", "with another key"),
-        LatchReason::RateLimit => ("wants to be left alone", "later"),
-    };
-    format!("account {account} {what} ({}); go on {remedy}", latched.said)
-}
-
-/// Progress, and what a person is told besides.
-struct Shown {
-    progress: Progress,
-    reporter: Reporter,
-    screen: MultiProgress,
-    since: Instant,
-    tell: Tell,
-}
-
-impl Shown {
-    fn new(args: &BatchArgs, context: &Context, batch: &Batch, total: usize, tell: Tell) -> Self {
-        let mut progress = Progress::new(total);
-        for settled in &batch.plan().settled {
-            progress.settled(settled.outcome);
-        }
-        let reporter = Reporter::new(args.progress, args.json, &context.screen, total);
-        let screen = context.screen.clone();
-        Self { progress, reporter, screen, since: Instant::now(), tell }
-    }
-
-    fn take(&mut self, event: Event) {
-        let now = self.since.elapsed();
-        match event {
-            Event::Settled(outcome, usage) => {
-                self.progress.used(usage);
-                self.progress.ended(outcome, now);
-            }
-            Event::Retrying(_, usage, _) => self.progress.used(usage),
-            Event::Left(run, why) => {
-                let why = format!("{:#}", anyhow::Error::new(why));
-                self.screen.suspend(|| (self.tell)(&format!("run {run} cannot go on: {why}")));
-            }
-            Event::Stopping => {}
-        }
-        self.reporter.show(&self.progress, now);
-    }
-
-    fn tick(&mut self, running: usize) {
-        self.progress.set_running(running);
-        self.reporter.show(&self.progress, self.since.elapsed());
-    }
-
-    fn finish(mut self, report: &Report, how_to_go_on: &str) {
-        self.progress.set_running(0);
-        let Report { halted, unfinished, unaffordable, .. } = *report;
-        let rest = Rest { halted, unfinished, unaffordable };
-        self.reporter.finish(&self.progress, self.since.elapsed(), rest);
-        if let Some(blocked) = &report.blocked {
-            (self.tell)(&shut(blocked));
-        }
-        if unaffordable > 0 && !self.reporter.is_json() {
-            let tasks = counted(unaffordable, "task");
-            (self.tell)(&format!(
-                "{tasks} not started (budget: cost); the same command with a larger --max-cost starts them"
-            ));
-        }
-        if unfinished > unaffordable && !self.reporter.is_json() {
-            let halted = if report.halted { "halted: " } else { "" };
-            let tasks = counted(unfinished - unaffordable, "task");
-            (self.tell)(&format!("{halted}{tasks} not finished; {how_to_go_on}"));
-        }
-    }
 }

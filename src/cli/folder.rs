@@ -7,10 +7,12 @@ use crate::{
     app::{
         conversation::chat_completions,
         state::{FindError, find},
+        waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
-    daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens},
+    daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens, requests},
     domain::{
+        event::ParkReason,
         id::{BatchId, Seq},
         message::Message,
         run::{Phase, Run, Stage},
@@ -67,7 +69,8 @@ pub(super) async fn list(
 /// A run by its id, the beginning of one, or its task's id.
 pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -> anyhow::Result<RunDetail> {
     let record = find(store, name).await?;
-    let state = replay(store, &record).await?;
+    let log = store.read(record.run, Seq::START).await?;
+    let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
     let Some(spec) = state.spec() else {
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
@@ -78,6 +81,7 @@ pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -
         max_turns: spec.limits.turns(),
         events: state.seq().get(),
         text: record.end.as_ref().map(|end| end.text.to_string()),
+        requests: requests(&log),
         messages: messages.then(|| chat_completions(spec, state.history())),
     })
 }
@@ -135,6 +139,7 @@ fn shown(record: &RunRecord, run: &Run) -> RunView {
         state: match (end, run.phase()) {
             (Some(_), _) | (None, Phase::Ended(_)) => RunState::Ended,
             (None, Phase::New | Phase::Queued) => RunState::Queued,
+            (None, _) if run.parked().is_some() => RunState::Paused,
             (None, Phase::Between | Phase::Thinking { .. } | Phase::Acting(_)) => RunState::Running,
         },
         phase: end.map_or_else(|| phase(run), |end| end.outcome.to_string()),
@@ -182,6 +187,10 @@ fn said(run: &Run) -> String {
 
 /// Where a run stands, in words.
 fn phase(run: &Run) -> String {
+    if let Some(reason) = run.parked() {
+        let words = waiting::words(reason, run.not_before(), SystemClock.now());
+        return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
+    }
     match run.phase() {
         Phase::New => "new".to_owned(),
         Phase::Queued => "queued: waits for a slot".to_owned(),

@@ -59,6 +59,7 @@ mod tests;
 mod told;
 pub mod top;
 pub mod wait;
+mod waits;
 
 pub use exit::{Exit, MisfitError, UsageError};
 

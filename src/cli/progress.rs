@@ -12,7 +12,15 @@ use clap::ValueEnum;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::domain::{outcome::Outcome, usage::Usage};
+mod numbers;
+
+pub(super) use numbers::{clock, short, took};
+
+use super::waits;
+use crate::domain::{
+    outcome::Outcome,
+    usage::{NanoUsd, Usage},
+};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,6 +50,11 @@ pub struct Progress {
     /// By outcome, in the order of [`Outcome::NAMES`].
     ended: [usize; Outcome::NAMES.len()],
     usage: Usage,
+    /// The most that all may cost, and what was spent of it.
+    budget: Option<(NanoUsd, NanoUsd)>,
+    retries: u64,
+    /// How many runs wait without a slot, and what for.
+    waits: Vec<(usize, String)>,
     recent: VecDeque<Duration>,
 }
 
@@ -59,6 +72,21 @@ impl Progress {
     /// So many runs have a slot.
     pub const fn set_running(&mut self, running: usize) {
         self.running = running;
+    }
+
+    /// So many requests failed and were sent again; whoever counts may begin anew.
+    pub fn set_retries(&mut self, retries: u64) {
+        self.retries = self.retries.max(retries);
+    }
+
+    /// So many runs wait without a slot, and what for.
+    pub fn set_waits(&mut self, waits: Vec<(usize, String)>) {
+        self.waits = waits;
+    }
+
+    /// Of so much that may be spent so much is.
+    pub const fn set_budget(&mut self, cap: NanoUsd, spent: NanoUsd) {
+        self.budget = Some((cap, spent));
     }
 
     /// So much was used up, all together.
@@ -105,9 +133,10 @@ impl Progress {
         self.ended.iter().sum()
     }
 
-    /// Tasks that have neither ended nor a slot.
+    /// Tasks that have neither ended nor a slot, and are not known to wait for something else than one.
     pub fn queued(&self) -> usize {
-        self.total.saturating_sub(self.ended_count() + self.running)
+        let waiting = self.waits.iter().map(|(runs, _)| runs).sum::<usize>();
+        self.total.saturating_sub(self.ended_count() + self.running + waiting)
     }
 
     /// Ends a second, of late.
@@ -139,8 +168,11 @@ impl Progress {
         let mut parts: Vec<String> = self.outcomes().map(|(name, count)| format!("{count} {name}")).collect();
         parts.push(format!("{} running", self.running));
         parts.push(format!("{} queued", self.queued()));
+        parts.extend(self.waits.iter().map(|(runs, what)| format!("{runs} waiting: {what}")));
+        parts.extend((self.retries > 0).then(|| counted_retries(self.retries)));
         parts.push(format!("{} tokens in, {} out", short(self.usage.input), short(self.usage.output)));
-        parts.extend(self.usage.cost.map(|cost| format!("${:.2}", cost.usd())));
+        let spent = self.budget.map(|(cap, spent)| waits::spent(spent.usd(), Some(cap.usd())));
+        parts.extend(spent.or_else(|| Some(waits::spent(self.usage.cost?.usd(), None))));
         parts.push(format!("{:.1}/min", self.rate(now) * 60.0));
         parts.join(", ")
     }
@@ -169,9 +201,13 @@ impl Progress {
                 .collect::<serde_json::Map<_, serde_json::Value>>(),
             "running": self.running,
             "queued": self.queued(),
+            "waiting": self.waits.iter().map(|(runs, what)| json!({"runs": runs, "for": what})).collect::<Vec<_>>(),
+            "retries": self.retries,
             "input_tokens": self.usage.input,
             "output_tokens": self.usage.output,
             "cost_usd": self.usage.cost.map(|cost| cost.usd()),
+            "spent_usd": self.budget.map(|(_, spent)| spent.usd()),
+            "max_cost_usd": self.budget.map(|(cap, _)| cap.usd()),
             "per_minute": self.rate(now) * 60.0,
             "eta_ms": self.eta(now).map(|eta| u64::try_from(eta.as_millis()).unwrap_or(u64::MAX)),
         })
@@ -180,6 +216,10 @@ impl Progress {
     fn outcomes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         Outcome::NAMES.iter().copied().zip(self.ended).filter(|(_, count)| *count > 0)
     }
+}
+
+fn counted_retries(count: u64) -> String {
+    if count == 1 { "1 retry".to_owned() } else { format!("{count} retries") }
 }
 
 /// What is left at the end.
@@ -281,39 +321,10 @@ impl Reporter {
     }
 }
 
-/// A count with three digits at most.
-#[expect(clippy::cast_precision_loss, reason = "shown to people, with few digits")]
-pub(super) fn short(count: u64) -> String {
-    let (value, unit) = match count {
-        0..1_000 => return count.to_string(),
-        1_000..1_000_000 => (count as f64 / 1e3, "k"),
-        1_000_000..1_000_000_000 => (count as f64 / 1e6, "M"),
-        _ => (count as f64 / 1e9, "G"),
-    };
-    if value < 9.95 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
-}
-
-/// How long something took that is over: the same, and to the tenth of a second where that matters.
-pub(super) fn took(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ 0..9_950 => format!("{}.{}s", (millis + 50) / 1_000, (millis + 50) % 1_000 / 100),
-        _ => clock(time),
-    }
-}
-
-/// A length of time as `59s`, `1m05s` or `2h03m`.
-pub(super) fn clock(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds}s"),
-        seconds @ 60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        seconds => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{outcome::Limit, usage::NanoUsd};
+    use crate::domain::outcome::Limit;
 
     const fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -340,6 +351,21 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_not_queued_and_money_is_told_with_its_limit() {
+        let mut progress = Progress::new(20);
+        progress.set_running(2);
+        progress.set_waits(vec![(8, "rate limit until 14:05 UTC".to_owned()), (1, "key refused".to_owned())]);
+        progress.set_retries(12);
+        progress.set_budget(NanoUsd::from_usd(1.0), NanoUsd::from_usd(0.42));
+        assert_eq!(
+            progress.line(at(0)),
+            "0s 0/20: 2 running, 9 queued, 8 waiting: rate limit until 14:05 UTC, 1 waiting: key refused, 12 retries, \
+             0 tokens in, 0 out, $0.42 of $1.00, 0.0/min"
+        );
+        assert_eq!(progress.json(at(0))["waiting"][1], json!({"runs": 1, "for": "key refused"}));
+    }
+
+    #[test]
     fn the_rate_is_of_the_last_minute() {
         let mut progress = Progress::new(10);
         assert_eq!((progress.rate(at(0)), progress.eta(at(0))), (0.0, None));
@@ -349,17 +375,5 @@ mod tests {
         progress.ended(Outcome::Done, at(90));
         assert_eq!(progress.rate(at(90)), 1.0 / 60.0);
         assert_eq!(progress.eta(at(90)), Some(at(480)));
-    }
-
-    #[test]
-    fn counts_and_times_are_short() {
-        assert_eq!(
-            [0, 999, 1_000, 9_949, 12_345, 999_999, 2_500_000].map(short),
-            ["0", "999", "1.0k", "9.9k", "12k", "1000k", "2.5M"]
-        );
-        assert_eq!(
-            [0, 59, 65, 3_600, 7_380].map(|seconds| clock(at(seconds))),
-            ["0s", "59s", "1m05s", "1h00m", "2h03m"]
-        );
     }
 }

@@ -9,11 +9,14 @@ use super::{
     Context, Exit,
     asking::{Source, source},
     folder,
-    render::harmless,
+    render::{harmless, quote},
     stdout::Output,
     table,
 };
-use crate::daemon::{client::Route, wire::RunDetail};
+use crate::daemon::{
+    client::Route,
+    wire::{RequestEnd, RequestView, RunDetail},
+};
 
 pub(super) const ABOUT: &str = "Show one run: its task, how far it is, how it ended
 
@@ -88,6 +91,8 @@ fn summary(detail: &RunDetail) -> String {
     rows.push(("calls", run.calls.to_string()));
     rows.push(("tokens", format!("{} in, {} out", run.usage.input, run.usage.output)));
     rows.extend(run.cost_usd.map(|usd| ("cost", table::cost(Some(usd)))));
+    rows.extend(requests(detail).map(|requests| ("requests", requests)));
+    rows.extend(detail.requests.iter().filter_map(switch).map(|switch| ("switched", switch)));
     rows.push(("events", detail.events.to_string()));
     rows.push(("submitted", run.submitted_at.clone()));
     rows.extend(run.started_at.clone().map(|at| ("started", at)));
@@ -106,6 +111,25 @@ fn summary(detail: &RunDetail) -> String {
         format!("{name:<10} {}", harmless(value).replace('\n', "\n           "))
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// How many requests it took, where not each was answered at once.
+fn requests(RunDetail { requests, .. }: &RunDetail) -> Option<String> {
+    let count = |end| requests.iter().filter(|request| request.end == end).count();
+    let failed = [
+        (RequestEnd::Retried, "sent again"),
+        (RequestEnd::Switched, "given up for another model"),
+        (RequestEnd::Lost, "lost"),
+    ];
+    let failed = failed.map(|(end, words)| (count(end), words)).into_iter().filter(|(count, _)| *count > 0);
+    let failed: Vec<String> = failed.map(|(count, words)| format!("{count} {words}")).collect();
+    (!failed.is_empty()).then(|| format!("{}: {}", requests.len(), failed.join(", ")))
+}
+
+fn switch(request: &RequestView) -> Option<String> {
+    let (from, to) = (request.model.as_deref()?, request.to.as_deref()?);
+    let error = request.error.as_deref().unwrap_or_default();
+    Some(format!("to {to} from {from} in turn {}: {}", request.turn, quote(error)))
 }
 
 /// The conversation for people.

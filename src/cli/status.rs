@@ -5,11 +5,20 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{Context, Exit, asking, progress::short, start::say, stdout::Output, table};
-use crate::daemon::{
-    client::{Client, ClientError, Route},
-    wire::{Changed, Gate, GateKind, ReloadReport, Status, Stop},
+use super::{
+    Context, Exit, asking, progress::short, render::one_line, start::say, stdout::Output, table, waits,
 };
+use crate::{
+    clock::{Clock as _, SystemClock},
+    daemon::{
+        client::{Client, ClientError, Route},
+        wire::{Changed, Gate, GateKind, Latch, ReloadReport, Status, Stop},
+    },
+    domain::time::Timestamp,
+};
+
+/// Characters of a server's words that are shown.
+const SAID: usize = 100;
 
 pub(super) const STATUS: &str = "Show the daemon in one look";
 pub(super) const STATUS_AFTER: &str = "EXAMPLES
@@ -60,7 +69,7 @@ pub struct StopArgs {
 pub(crate) async fn main(args: PlainArgs, context: Context) -> anyhow::Result<Exit> {
     let status: Status = ask(&asking::client(&context)?).await?;
     let mut out = Output::stdout();
-    let _open = if args.json { out.json(&status)? } else { out.line(&text(&status))? };
+    let _open = if args.json { out.json(&status)? } else { out.line(&text(&status, SystemClock.now()))? };
     let _open = out.flush()?;
     Ok(Exit::Done)
 }
@@ -69,7 +78,7 @@ async fn ask(client: &Client) -> Result<Status, ClientError> {
     client.get(&Route::to(["v1", "status"])).await
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &Status, now: Timestamp) -> String {
     let Status { load, rates, runs, .. } = status;
     let mut rows = vec![
         ("daemon", format!("{}, herder {}, process {}", status.phase, status.version, status.pid)),
@@ -103,9 +112,16 @@ fn text(status: &Status) -> String {
     rows.push(("open use", format!("{} tokens in, {} out{cost}", short(usage.input), short(usage.output))));
     rows.push(("batches", format!("{} open", status.open_batches)));
     rows.extend(status.paused.iter().map(|gate| ("paused", paused(gate))));
+    rows.extend(status.shut.iter().map(|latch| ("shut", shut(latch, now))));
+    let budgets: Vec<String> = status.budgets.iter().map(|budget| waits::budget(budget, now)).collect();
+    rows.extend((!budgets.is_empty()).then(|| ("spent", budgets.join("; "))));
     rows.push(("followers", status.followers.to_string()));
     rows.extend(status.rss_bytes.map(|bytes| ("memory", format!("{}B", short(bytes)))));
     rows.iter().map(|(name, value)| format!("{name:<10} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+fn shut(latch: &Latch, now: Timestamp) -> String {
+    format!("{}: {} ({})", latch.account, waits::latched(latch, now), one_line(&latch.said, SAID))
 }
 
 fn paused(gate: &Gate) -> String {
@@ -193,6 +209,7 @@ fn reloaded(report: &ReloadReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::from_rfc3339;
 
     #[test]
     fn the_daemon_in_one_look() {
@@ -204,10 +221,16 @@ mod tests {
             "runs": {"total": 10_043, "open": 43, "ended": {"done": 10_000}},
             "open_usage": {"input": 12_000, "output": 500, "cached": 0, "estimated": false}, "open_cost_usd": 0.5,
             "open_batches": 1, "paused": [{"kind": "model", "name": "openai:m", "mode": "hold"}], "followers": 2,
+            "shut": [{"account": "api.openai.com/v1", "reason": "quota", "until": "2026-11-30T14:05:00Z", "said": "HTTP 402: no\ncredit"}],
+            "budgets": [
+                {"kind": "process", "user": null, "until": null, "spent_usd": 0.42, "reserved_usd": 0.1, "cap_usd": 1.0},
+                {"kind": "user", "user": "ann", "until": "2026-12-01T00:00:00Z", "spent_usd": 0.3, "reserved_usd": 0.0, "cap_usd": 50.0}
+            ],
             "rss_bytes": 30_000_000, "log_bytes": 5_000_000
         }))
         .expect("a status");
-        insta::assert_snapshot!(text(&status));
+        let now = from_rfc3339("2026-11-30T09:00:00Z").expect("a time");
+        insta::assert_snapshot!(text(&status, now));
     }
 
     #[test]

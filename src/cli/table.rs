@@ -11,7 +11,7 @@ use super::{
 use crate::daemon::wire::{BatchView, Counts, PauseMode, RunView, StatsRow, Tokens};
 
 const TASK_WIDTH: usize = 40;
-const STANDING_WIDTH: usize = 48;
+const STANDING_WIDTH: usize = 52;
 
 /// Where the texts of a column stand.
 #[derive(Clone, Copy)]

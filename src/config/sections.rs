@@ -224,6 +224,11 @@ pub enum Occasion {
     BatchEnd,
     /// A run has ended otherwise than done.
     RunFailed,
+    /// An account at a provider is shut.
+    LatchClosed,
+    /// More than 80 % of a budget is spent.
+    #[serde(rename = "cap-80")]
+    Cap80,
 }
 
 impl Occasion {
@@ -232,6 +237,8 @@ impl Occasion {
         match self {
             Self::BatchEnd => "batch-end",
             Self::RunFailed => "run-failed",
+            Self::LatchClosed => "latch-closed",
+            Self::Cap80 => "cap-80",
         }
     }
 }

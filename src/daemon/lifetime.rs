@@ -19,7 +19,7 @@ use super::{
     api,
     desk::{By, Desk, Parts, Phase, Place, Stop},
     hub::Hub,
-    notify::{Teller, tell_of_failures},
+    notify::{Teller, tell_of_failures, tell_of_notices},
     server::{
         self, Access, Limits, Listener, LoopbackError, Token, TokenError, bind_loopback,
         socket::{self, SocketError, SocketPath},
@@ -223,6 +223,8 @@ enum Begun {
 /// Takes up what an earlier daemon left. A pause comes first, or what is paused would go on for a moment.
 async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeError> {
     let take_up = async {
+        let notices = desk.herder().supervisor.notices();
+        tokio::spawn(tell_of_notices(desk.clone(), notices));
         desk.restore_gates().await?;
         desk.settle().await?;
         desk.restore_spent().await?;

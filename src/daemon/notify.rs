@@ -6,13 +6,17 @@ use serde_json::Value;
 use tokio::{
     io::AsyncWriteExt as _,
     process::Command,
-    sync::{Semaphore, broadcast::error::RecvError},
+    sync::{
+        Semaphore,
+        broadcast::{Receiver, error::RecvError},
+    },
 };
 
 use tokio_util::task::TaskTracker;
 
 use super::desk::Desk;
 use crate::{
+    actor::supervisor::Notice,
     config::{Notify, Occasion},
     domain::outcome::Outcome,
     model::http,
@@ -31,6 +35,8 @@ pub(super) struct Teller {
     http: Option<reqwest::Client>,
     batch_ends: Arc<Semaphore>,
     failures: Arc<Semaphore>,
+    latches: Arc<Semaphore>,
+    caps: Arc<Semaphore>,
     work: TaskTracker,
 }
 
@@ -38,7 +44,14 @@ impl Teller {
     pub(super) fn new() -> Self {
         let http = http::client().inspect_err(|error| tracing::warn!(%error, "no news can be posted")).ok();
         let places = || Arc::new(Semaphore::new(AT_ONCE));
-        Self { http, batch_ends: places(), failures: places(), work: TaskTracker::new() }
+        Self {
+            http,
+            batch_ends: places(),
+            failures: places(),
+            latches: places(),
+            caps: places(),
+            work: TaskTracker::new(),
+        }
     }
 
     /// What is being told.
@@ -51,6 +64,8 @@ impl Teller {
         let places = match occasion {
             Occasion::BatchEnd => &self.batch_ends,
             Occasion::RunFailed => &self.failures,
+            Occasion::LatchClosed => &self.latches,
+            Occasion::Cap80 => &self.caps,
         };
         for notify in who.iter().filter(|notify| notify.on.contains(&occasion)) {
             let Ok(place) = places.clone().try_acquire_owned() else {
@@ -87,6 +102,23 @@ pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
         if end.outcome != Outcome::Done {
             let news = serde_json::json!({ "run": run.to_string(), "end": end });
             desk.teller.tell(&desk.config().notify, Occasion::RunFailed, &news);
+        }
+    }
+}
+
+/// Tells of what comes up beside runs and batches, for as long as the daemon lives.
+pub(super) async fn tell_of_notices(desk: Arc<Desk>, mut notices: Receiver<Notice>) {
+    loop {
+        let Some(notice) = desk.until_over(notices.recv()).await else { return };
+        match notice {
+            Ok(notice) => {
+                let (occasion, news) = desk.news(notice);
+                desk.teller.tell(&desk.config().notify, occasion, &news);
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "notices came faster than they were told")
+            }
+            Err(RecvError::Closed) => return,
         }
     }
 }

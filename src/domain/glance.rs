@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     call::{Access, Mode},
-    event::{Decision, Event, Fact},
+    event::{Decision, Event, Fact, ParkReason},
     id::{BatchId, CallId, RunId, Seq},
     message::Reply,
     outcome::Outcome,
@@ -59,8 +59,8 @@ pub struct Glance {
     pub ending: Option<Outcome>,
     /// A person has paused it.
     pub paused: bool,
-    /// It has given up its slot.
-    pub parked: bool,
+    /// It has given up its slot, and waits for this.
+    pub parked: Option<ParkReason>,
 }
 
 /// Where a run stands. What is open belongs to where it stands.
@@ -160,13 +160,13 @@ impl Glance {
             last_at: Timestamp::default(),
             ending: None,
             paused: false,
-            parked: false,
+            parked: None,
         }
     }
 
     /// Whether it is held: nothing of it is under way, and it has no slot.
     pub fn is_held(&self) -> bool {
-        self.parked || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
+        self.parked.is_some() || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
     }
 
     /// The calls without a result, in the order in which the model asked.
@@ -216,8 +216,8 @@ impl Glance {
             Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
-            Event::Parked(_) => self.parked = true,
-            Event::Unparked(_) => self.parked = false,
+            Event::Parked(parked) => self.parked = Some(parked.reason),
+            Event::Unparked(_) => self.go_on(at),
             Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
@@ -226,6 +226,14 @@ impl Glance {
         }
         self.last_at = at;
         self.seq = self.seq.plus(1);
+    }
+
+    fn go_on(&mut self, at: Timestamp) {
+        if let Some(ParkReason::Quota | ParkReason::Auth) = self.parked.take()
+            && let Stand::Thinking { not_before, .. } = &mut self.stand
+        {
+            *not_before = (*not_before).min(at);
+        }
     }
 
     fn stand_at(&mut self, stand: Stand, at: Timestamp) {

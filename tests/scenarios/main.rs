@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should say so and end"
 )]
 
+mod accounts;
 mod asking;
 mod batch;
 mod budget;

@@ -50,7 +50,7 @@ impl Bill {
     /// Answers in this manner, as the rest of an answer says: what it says, or which call it asks for.
     pub(crate) fn answer(&self, request: &Value, manner: Manner, says: Vec<Value>, finish: &str) -> Answer {
         let limit = request["max_tokens"].as_u64().or(request["max_completion_tokens"].as_u64());
-        let limit = limit.expect("a limit is always sent");
+        let Some(limit) = limit else { panic!("a limit is always sent") };
         let input = tokens(&request["messages"]) + tokens(&request["tools"]);
         let output = match manner {
             // What was said, and thoughts that nobody is shown, where they are told of.

@@ -23,7 +23,6 @@ use crate::{
         run::{EffectId, Input, Phase},
         time::Timestamp,
     },
-    model::governor::LatchReason,
     store::StoreError,
 };
 
@@ -134,19 +133,14 @@ impl RunActor {
         if run.is_paused() {
             return Some(ParkReason::Paused);
         }
+        let latched = state.model.governor.account().latch().filter(|_| self.fallback(state).is_none());
+        if let Some(latched) = latched.filter(|_| state.held || self.services.settings.outlast_accounts) {
+            return Some(latched.reason.into());
+        }
         if not_before.since(self.services.clock.now()) > PATIENCE {
             return Some(ParkReason::RateLimit);
         }
-        let latched = state.model.governor.account().latch().filter(|_| self.fallback(state).is_none());
-        match latched {
-            Some(latched) => Some(match latched.reason {
-                LatchReason::RateLimit => ParkReason::RateLimit,
-                LatchReason::Quota => ParkReason::Quota,
-                LatchReason::Auth => ParkReason::Auth,
-            })
-            .filter(|_| state.held || self.services.settings.outlast_accounts),
-            None => state.held.then_some(ParkReason::Paused),
-        }
+        state.held.then_some(ParkReason::Paused)
     }
 
     /// Gives the slot up, unless something else came in between.

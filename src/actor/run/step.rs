@@ -187,11 +187,9 @@ impl RunActor {
             self.give_up_request(state)?;
         }
         let now = self.services.clock.now();
-        let waited = match input {
-            // They say it themselves.
-            Input::Replied { .. } | Input::ModelFailed { .. } => Duration::ZERO,
-            _ => state.waited(now),
-        };
+        // What is reported of the request says it itself.
+        let says = matches!(input, Input::Replied { .. } | Input::ModelFailed { .. });
+        let waited = if says { Duration::ZERO } else { state.waited(now) };
         let facts = match state.run.decide_while(input, now, waited) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
@@ -204,6 +202,11 @@ impl RunActor {
         for fact in &facts {
             state.run.evolve(fact);
             count(fact);
+            if let Event::ModelRetry(_) = fact.event {
+                let batch = state.run.spec().and_then(|spec| spec.batch);
+                // The supervisor may have gone down already.
+                let _ = self.supervisor.cast(RootMsg::Retried(batch));
+            }
         }
         if ends {
             self.call_off(state, waited);

@@ -1,10 +1,16 @@
 //! The root's accounts: whatever costs money asks here first, and says here what it has come to.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use tokio::sync::oneshot;
 
-use super::root::{Root, Tree};
+use super::{
+    notice::{Notice, Notices},
+    root::{Root, Tree},
+};
 use crate::{
     actor::Services,
     domain::{
@@ -38,16 +44,25 @@ pub(super) struct Accounts {
     ledger: Ledger,
     budgets: Vec<UserBudget>,
     asking: HashMap<Reservation, oneshot::Sender<Answer>>,
+    notices: Notices,
+    /// Budgets of which it was told that most is spent.
+    told: BTreeSet<Node>,
 }
 
 impl Accounts {
-    pub(super) fn new(services: &Services) -> Self {
+    pub(super) fn new(services: &Services, notices: Notices) -> Self {
         let mut ledger = Ledger::default();
         if let Some(cap) = services.settings.max_cost {
             // Nobody waits yet.
             let _ = ledger.set_cap(Node::Process, Some(cap));
         }
-        Self { ledger, budgets: services.settings.budgets.clone(), asking: HashMap::new() }
+        Self {
+            ledger,
+            budgets: services.settings.budgets.clone(),
+            asking: HashMap::new(),
+            notices,
+            told: BTreeSet::new(),
+        }
     }
 
     fn tell(&mut self, answers: Vec<(Reservation, Answer)>) {
@@ -59,9 +74,13 @@ impl Accounts {
         }
     }
 
-    fn show(&self) {
+    /// Tells what has changed to whoever looks on.
+    fn show(&mut self) {
         let mut kinds: HashMap<&str, Standing> = HashMap::new();
         for (node, standing) in self.ledger.nodes() {
+            if standing.is_near_cap() && self.told.insert(node.clone()) {
+                self.notices.tell(Notice::NearCap(node.clone(), standing));
+            }
             let sum = kinds.entry(node.kind()).or_default();
             sum.spent += standing.spent;
             sum.reserved += standing.reserved;

@@ -15,10 +15,11 @@ use crate::{
     actor::executor::ExecutorMsg,
     domain::{
         budget::{Node, Reservation, Standing, UserBudget},
-        event::RunEnd,
+        event::{ParkReason, RunEnd},
         gate::{Gates, PauseMode, Scope},
         id::{BatchId, RunId, Seq},
         run::{Input, Run},
+        time::Timestamp,
         usage::NanoUsd,
     },
     model::governor::Pledge,
@@ -45,6 +46,8 @@ pub enum RootMsg {
     Parked(Box<Run>),
     /// From a run: it asks another model from now on.
     Switched(Box<Run>),
+    /// From a run of this batch, or of none: a request of it failed and is sent again.
+    Retried(Option<BatchId>),
     /// From a run: it ended, but the log did not take it. The run is started again from the log.
     Lost(RunId, Arc<StoreError>),
     /// From a person: say something to a run, or end it. The reply port closes unanswered if there is no such run.
@@ -106,6 +109,23 @@ pub struct Load {
     pub held: usize,
     /// Live runs by batch.
     pub by_batch: BTreeMap<Option<BatchId>, usize>,
+    /// What runs that are held by no person wait for.
+    pub waits: Vec<Wait>,
+    /// Requests that failed and were sent again, by batch, since this process began.
+    pub retries: BTreeMap<Option<BatchId>, u64>,
+}
+
+/// Runs of a batch, or of none, that wait for the same without a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The batch.
+    pub batch: Option<BatchId>,
+    /// What they wait for.
+    pub reason: ParkReason,
+    /// When the first of them goes on by itself, if any does.
+    pub until: Option<Timestamp>,
+    /// How many they are.
+    pub runs: usize,
 }
 
 /// A run that is to have a slot.

@@ -6,7 +6,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef, RpcReplyPort};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
     Services, executor,
@@ -31,6 +31,7 @@ mod accounts;
 mod arrival;
 mod lives;
 mod message;
+mod notice;
 mod over;
 mod provider;
 mod revival;
@@ -42,7 +43,9 @@ mod slotless;
 mod tests;
 
 pub use accounts::Reserve;
-pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands};
+pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands, Wait};
+pub use notice::Notice;
+use notice::Notices;
 pub use over::{Ended, Unended, Waiters};
 pub use provider::Blocked;
 use root::Root;
@@ -53,6 +56,7 @@ pub struct Supervisor {
     root: ActorRef<RootMsg>,
     services: Arc<Services>,
     blocked: watch::Receiver<Option<Blocked>>,
+    notices: Notices,
 }
 
 /// A run that was submitted.
@@ -101,9 +105,10 @@ impl Supervisor {
     /// An actor could not be spawned.
     pub async fn start(services: Arc<Services>) -> Result<Self, ractor::SpawnErr> {
         let (tell, blocked) = watch::channel(None);
-        let root = Root { services: services.clone(), blocked: tell };
+        let notices = Notices::default();
+        let root = Root { services: services.clone(), blocked: tell, notices: notices.clone() };
         let (root, _) = Actor::spawn(None, root, ()).await?;
-        Ok(Self { root, services, blocked })
+        Ok(Self { root, services, blocked, notices })
     }
 
     /// What the tree works with.
@@ -245,6 +250,11 @@ impl Supervisor {
         let mut blocked = self.blocked.clone();
         let told = blocked.wait_for(Option::is_some).await;
         told.ok().and_then(|told| told.clone())
+    }
+
+    /// What comes up from now on. Lossy: who listens too slowly misses some.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.listen()
     }
 
     /// Sets how much may be spent there in all; nothing is no limit.

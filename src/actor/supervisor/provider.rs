@@ -5,6 +5,7 @@
 //! has room, and a time is waited for.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -13,13 +14,14 @@ use ractor::ActorRef;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    message::RootMsg,
+    message::{Admitted, RootMsg, Wait},
+    notice::{Notice, Notices},
     root::{LiveRun, Tree, later},
 };
 use crate::{
     actor::run::fallback_of,
-    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run},
-    model::governor::{Account, Governor, Latched, Pledge},
+    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run, time::Timestamp},
+    model::governor::{Account, Governor, LatchReason, Latched, Pledge},
 };
 
 /// Why nothing that is left to do can be done until a person does something.
@@ -60,6 +62,16 @@ impl<T> Known<T> {
     }
 }
 
+impl From<LatchReason> for ParkReason {
+    fn from(reason: LatchReason) -> Self {
+        match reason {
+            LatchReason::RateLimit => Self::RateLimit,
+            LatchReason::Quota => Self::Quota,
+            LatchReason::Auth => Self::Auth,
+        }
+    }
+}
+
 impl Tree {
     /// Whether a run that has no slot is kept from getting one: by a person, by its account, or by the time.
     pub(super) fn is_kept(&self, run: &Run) -> bool {
@@ -70,7 +82,14 @@ impl Tree {
     fn early(&self, run: &Run) -> Option<Duration> {
         let wait = run.not_before()?.since(self.services.clock.now());
         let patience = if run.parked() == Some(ParkReason::RateLimit) { Duration::ZERO } else { PATIENCE };
-        Some(wait).filter(|wait| *wait > patience)
+        Some(wait).filter(|wait| *wait > patience && !self.is_opened(run))
+    }
+
+    /// Whether the run waited for its account, and a person has opened that.
+    fn is_opened(&self, run: &Run) -> bool {
+        let waited = matches!(run.parked(), Some(ParkReason::Quota | ParkReason::Auth));
+        let model = run.model().filter(|_| waited).and_then(|name| self.services.models.get(name));
+        model.is_some_and(|model| model.governor.account().is_opened())
     }
 
     /// What shuts the account that the run would ask next. One that can go on with another model is not kept by it.
@@ -103,10 +122,14 @@ impl Tree {
     /// Hears of what changes at the model that a run asks, from the first such run on.
     pub(super) fn attend(&mut self, run: &Run) {
         let Some(model) = run.model().and_then(|name| self.services.models.get(name)) else { return };
-        let (governor, account) = (&model.governor, model.governor.account());
-        if self.attended.accounts.insert(account) {
-            watch_latch(self.me.clone(), account.clone());
+        let fallbacks = model.fallbacks.iter().filter_map(|name| self.services.models.get(name));
+        for model in std::iter::once(model.clone()).chain(fallbacks) {
+            let account = model.governor.account();
+            if self.attended.accounts.insert(account) {
+                watch_latch(self.me.clone(), account.clone(), self.notices.clone());
+            }
         }
+        let governor = &model.governor;
         if self.follows_models && self.attended.governors.insert(governor) {
             watch_room(self.me.clone(), governor.clone());
         }
@@ -124,6 +147,36 @@ impl Tree {
         if let Some(held) = self.held.remove(&run) {
             self.enqueue(held);
         }
+    }
+
+    /// What the runs that are held by no person wait for.
+    pub(super) fn waits(&self) -> Vec<Wait> {
+        // Many runs ask few models.
+        let mut latches: HashMap<&str, Option<Latched>> = HashMap::new();
+        let mut waits: Vec<Wait> = Vec::new();
+        for Admitted { run, .. } in self.held.values().filter(|held| !self.gates.keep(&held.run)) {
+            let name = run.model().map(|name| &**name).unwrap_or_default();
+            let latched =
+                latches.entry(name).or_insert_with(|| self.latch_of(run).map(|blocked| blocked.latched));
+            let (reason, until) = match latched {
+                Some(Latched { reason, until, .. }) => ((*reason).into(), until.map(|until| self.at(until))),
+                None => (ParkReason::RateLimit, run.not_before()),
+            };
+            let batch = run.spec().and_then(|spec| spec.batch);
+            match waits.iter_mut().find(|wait| (wait.batch, wait.reason) == (batch, reason)) {
+                Some(wait) => {
+                    wait.runs += 1;
+                    wait.until = wait.until.into_iter().chain(until).min();
+                }
+                None => waits.push(Wait { batch, reason, until, runs: 1 }),
+            }
+        }
+        waits
+    }
+
+    /// The time of day of a moment to come.
+    fn at(&self, moment: Instant) -> Timestamp {
+        self.services.clock.now().after(moment.saturating_duration_since(Instant::now()))
     }
 
     /// Has a run that starts count as one that is about to ask, where that matters.
@@ -153,15 +206,20 @@ impl Tree {
     }
 }
 
-/// Tells the root whenever the account shuts or opens, by itself too.
-fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
+/// Tells the root whenever the account shuts or opens, by itself too, and everybody of each reason once.
+fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>, notices: Notices) {
     let mut changes = account.changes();
     let account = Arc::downgrade(&account);
     tokio::spawn(async move {
+        let mut told = None;
         loop {
             let latched = changes.borrow_and_update().clone();
-            if let Some(account) = account.upgrade() {
-                tell(&account, latched.as_ref());
+            let reason = latched.as_ref().map(|latched| latched.reason);
+            // Each request that was out as it shut may shut it for a little longer.
+            if std::mem::replace(&mut told, reason) != reason
+                && let Some(account) = account.upgrade()
+            {
+                tell(&account, latched.as_ref(), &notices);
             }
             let until = latched.and_then(|latched| latched.until);
             let opens = async {
@@ -187,11 +245,12 @@ fn watch_latch(root: ActorRef<RootMsg>, account: Arc<Account>) {
     });
 }
 
-fn tell(account: &Account, latched: Option<&Latched>) {
+fn tell(account: &Account, latched: Option<&Latched>, notices: &Notices) {
     match latched {
-        Some(Latched { reason, until, said }) => {
+        Some(latched @ Latched { reason, until, said }) => {
             let seconds = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
             tracing::warn!(account = %account.name(), %reason, said = %said, opens_in_s = seconds, "account is shut");
+            notices.tell(Notice::AccountShut(account.name().clone(), latched.clone()));
         }
         None => tracing::info!(account = %account.name(), "account is open"),
     }

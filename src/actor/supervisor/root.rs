@@ -1,6 +1,10 @@
 //! The root of the tree: who gets a slot, and when everybody has stopped.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
@@ -10,6 +14,7 @@ use super::{
     accounts::Accounts,
     arrival::Arriving,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
+    notice::Notices,
     over::{Ended, Waiters},
     provider::{Attended, Blocked},
     shard::Shard,
@@ -36,6 +41,7 @@ pub(super) struct Root {
     pub(super) services: Arc<Services>,
     /// What is told of [`Blocked`].
     pub(super) blocked: watch::Sender<Option<Blocked>>,
+    pub(super) notices: Notices,
 }
 
 /// What the root keeps.
@@ -59,6 +65,9 @@ pub(super) struct Tree {
     pub(super) follows_models: bool,
     pub(super) attended: Attended,
     pub(super) blocked: watch::Sender<Option<Blocked>>,
+    pub(super) notices: Notices,
+    /// Requests that failed and were sent again.
+    pub(super) retries: BTreeMap<Option<BatchId>, u64>,
     pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
     drained: Vec<RpcReplyPort<()>>,
@@ -121,11 +130,13 @@ impl Actor for Root {
             live: HashMap::new(),
             arriving: HashMap::new(),
             gates: Gates::default(),
-            accounts: Accounts::new(&self.services),
+            accounts: Accounts::new(&self.services, self.notices.clone()),
             max_live: self.services.settings.max_live_runs,
             follows_models: self.services.settings.follow_models,
             attended: Attended::default(),
             blocked: self.blocked.clone(),
+            notices: self.notices.clone(),
+            retries: BTreeMap::new(),
             stopping: Stopping::No,
             drained: Vec::new(),
         })
@@ -149,6 +160,7 @@ impl Actor for Root {
             }
             RootMsg::Parked(run) => tree.parked(run),
             RootMsg::Switched(run) => tree.switched(&run),
+            RootMsg::Retried(batch) => *tree.retries.entry(batch).or_default() += 1,
             RootMsg::Lost(run, error) => {
                 if let Some(live) = tree.live.get(&run) {
                     tree.to_shard(run, ShardMsg::Lost(run, live.head, error.to_string()));

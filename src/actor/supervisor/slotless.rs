@@ -188,6 +188,13 @@ impl Tree {
         for run in self.live.values() {
             *by_batch.entry(run.batch()).or_default() += 1;
         }
-        Load { live: self.live.len(), queued: self.queue.len(), held: self.held.len(), by_batch }
+        Load {
+            live: self.live.len(),
+            queued: self.queue.len(),
+            held: self.held.len(),
+            by_batch,
+            waits: self.waits(),
+            retries: self.retries.clone(),
+        }
     }
 }

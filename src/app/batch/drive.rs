@@ -93,6 +93,11 @@ impl Batch {
         &self.herder
     }
 
+    /// What its runs are of.
+    pub const fn id(&self) -> BatchId {
+        self.batch
+    }
+
     /// What is to be done.
     pub const fn plan(&self) -> &Plan {
         &self.plan

@@ -75,6 +75,9 @@ impl Entry {
             concurrency: record.concurrency.get(),
             counts: summary.counts,
             running: 0,
+            waits: Vec::new(),
+            retries: 0,
+            max_cost: record.max_cost,
             halted: summary.halted,
             unaffordable: false,
             error: None,
@@ -149,6 +152,7 @@ impl Entry {
             status.labels.clone_from(&record.labels);
             status.state = record.state;
             status.concurrency = record.concurrency.get();
+            status.max_cost = record.max_cost;
             if let Some(summary) = &record.summary {
                 status.halted = summary.halted;
             }
@@ -165,6 +169,8 @@ impl Entry {
         let mut status = self.status.borrow().clone();
         let live = load.by_batch.get(&Some(self.id)).copied().unwrap_or_default();
         status.running = live.min(status.counts.in_flight);
+        status.waits = load.waits.iter().filter(|wait| wait.batch == Some(self.id)).cloned().collect();
+        status.retries = load.retries.get(&Some(self.id)).copied().unwrap_or_default();
         status
     }
 

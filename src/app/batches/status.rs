@@ -5,7 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::board::Standing;
-use crate::domain::{id::BatchId, time::Timestamp, usage::Usage};
+use crate::{
+    actor::supervisor::Wait,
+    domain::{
+        id::BatchId,
+        time::Timestamp,
+        usage::{NanoUsd, Usage},
+    },
+};
 
 /// What has become of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +41,13 @@ pub struct Status {
     pub counts: Counts,
     /// Of those in flight, the runs that have a slot.
     pub running: usize,
+    /// What those wait for that have none, and are held by no person.
+    #[serde(skip)]
+    pub waits: Vec<Wait>,
+    /// Requests of its runs that failed and were sent again, since this process began.
+    pub retries: u64,
+    /// The most that all of it may cost.
+    pub max_cost: Option<NanoUsd>,
     /// Too many tasks were not done.
     pub halted: bool,
     /// What has not started waits for a larger budget.

@@ -10,7 +10,9 @@ use crate::{
         progress::{Progress, ProgressMode, Reporter, Rest},
         render::counted,
         start::{Tell, say, say_json},
+        waits,
     },
+    clock::{Clock as _, SystemClock},
     daemon::wire::{BatchState, BatchView},
     domain::{
         outcome::Outcome,
@@ -86,6 +88,13 @@ impl Shown {
         }
         self.is_waiting = waits.is_some();
         self.progress.set_running(usize::try_from(batch.running).unwrap_or(usize::MAX));
+        let now = SystemClock.now();
+        self.progress.set_waits(batch.waits.iter().map(|wait| waits::waiting_there(wait, now)).collect());
+        self.progress.set_retries(batch.retries);
+        if let Some(cap) = batch.max_cost_usd {
+            let spent = batch.cost_usd.unwrap_or_default();
+            self.progress.set_budget(NanoUsd::from_usd(cap), NanoUsd::from_usd(spent));
+        }
         self.progress.set_used(Usage {
             input: batch.usage.input,
             output: batch.usage.output,

@@ -12,12 +12,15 @@ use crate::{
         start::say,
         stdout::Output,
         table::{self, Side, table},
+        waits,
     },
+    clock::{Clock as _, SystemClock},
     config::{Config, Key, Price},
     daemon::{
         client::{ClientError, Route},
-        wire::{ModelList, ModelView, PauseMode},
+        wire::{Latch, ModelList, ModelLoad, ModelView, PauseMode},
     },
+    domain::time::Timestamp,
 };
 
 /// Runs the command.
@@ -41,7 +44,7 @@ pub(super) async fn main(args: &ModelsArgs, context: &Context) -> anyhow::Result
     } else if rows.is_empty() {
         say("no model fits");
     } else {
-        let _open = out.line(&if is_live { shown_live(&rows) } else { shown(&rows) })?;
+        let _open = out.line(&if is_live { shown_live(&rows, SystemClock.now()) } else { shown(&rows) })?;
     }
     let _open = out.flush()?;
     Ok(Exit::Done)
@@ -71,6 +74,10 @@ struct Row {
     open_runs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<PauseMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latched: Option<Latch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load: Option<ModelLoad>,
 }
 
 impl Row {
@@ -100,21 +107,32 @@ impl Row {
             fallbacks: model.fallbacks,
             open_runs: None,
             paused: None,
+            latched: None,
+            load: None,
         })
     }
 
-    /// A model that the daemon knows, with what is known of it here.
+    /// A model that the daemon knows, with what only this side knows: its server, its key, how long an answer may be.
     fn live(config: &Config, view: ModelView) -> Self {
         let row = Self::of(config, &view.name).unwrap_or_else(|| Self { key: "unknown", ..Self::default() });
         Self {
             open_runs: Some(view.open_runs),
             paused: view.paused,
+            latched: view.latched,
+            load: view.load,
             name: view.name,
             provider: view.provider,
             model: view.model,
+            account: view.account,
             context_window: view.context_window,
             input_usd_per_mtok: view.input_usd_per_mtok,
+            cached_usd_per_mtok: view.cached_usd_per_mtok,
+            cache_write_usd_per_mtok: view.cache_write_usd_per_mtok,
             output_usd_per_mtok: view.output_usd_per_mtok,
+            requests_per_minute: view.requests_per_minute,
+            tokens_per_minute: view.tokens_per_minute,
+            max_concurrency: view.max_concurrency,
+            fallbacks: view.fallbacks,
             ..row
         }
     }
@@ -172,18 +190,34 @@ fn shown(rows: &[Row]) -> String {
     table(HEADS, rows.iter().map(cells))
 }
 
-fn shown_live(rows: &[Row]) -> String {
+fn shown_live(rows: &[Row], now: Timestamp) -> String {
     let [a, b, c, d, e, f, g, h, i] = HEADS;
-    let heads = [a, b, c, d, e, f, g, h, ("OPEN RUNS", Side::Right), ("PAUSED", Side::Left), i];
+    let live = [("OPEN RUNS", Side::Right), ("ASKING", Side::Right), ("WAITING", Side::Right)];
+    let [open, asking, waiting] = live;
+    let heads = [a, b, c, d, e, f, g, h, open, asking, waiting, ("STANDS", Side::Left), i];
     table(
         heads,
         rows.iter().map(|row| {
             let [a, b, c, d, e, f, g, h, i] = cells(row);
             let open = row.open_runs.map_or_else(dash, |runs| runs.to_string());
-            let paused = row.paused.map_or_else(dash, |mode| table::pause(mode).to_owned());
-            [a, b, c, d, e, f, g, h, open, paused, i]
+            let waiting = row.load.map_or_else(dash, |load| (load.waiting + load.held_back).to_string());
+            [a, b, c, d, e, f, g, h, open, asking_now(row), waiting, standing(row, now), i]
         }),
     )
+}
+
+/// How many requests are under way, of how many that may be.
+fn asking_now(row: &Row) -> String {
+    let Some(ModelLoad { in_flight, limit, .. }) = row.load else { return dash() };
+    limit.map_or_else(|| in_flight.to_string(), |limit| format!("{in_flight}/{limit}"))
+}
+
+/// What keeps runs from asking it.
+fn standing(row: &Row, now: Timestamp) -> String {
+    let paused = row.paused.map(|mode| format!("paused, {}", table::pause(mode)));
+    let latched = row.latched.as_ref().map(|latch| waits::latched(latch, now));
+    let all: Vec<String> = paused.into_iter().chain(latched).collect();
+    if all.is_empty() { dash() } else { all.join("; ") }
 }
 
 fn cells(row: &Row) -> [String; 9] {

@@ -11,7 +11,8 @@ pub(super) const ABOUT: &str = "List the models that runs can ask, or check one
 
 A model is SERVER:NAME, as openai:gpt-5, or the name of a [models.NAME] table of the configuration. What is known of the usual \
 ones (their addresses, windows and prices) is built in; a models.toml beside your own config.toml replaces single figures of \
-it. With a daemon, its models are first, with their open runs.
+it. With a daemon, its models are first: their open runs, requests that are under way and that wait, and what keeps runs from \
+asking, as an account that is used up (`herder resume --model MODEL` opens it).
 
 KEY says whether the key of a model is there; the key itself is shown nowhere.";
 

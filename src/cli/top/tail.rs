@@ -88,6 +88,7 @@ mod tests {
                     max_turns: 9,
                     events: 900,
                     text: None,
+                    requests: Vec::new(),
                     messages: None,
                 };
                 Ok(json!(detail).to_string())

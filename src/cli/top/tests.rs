@@ -144,6 +144,21 @@ fn what_is_paused_is_not_overlooked() {
 }
 
 #[test]
+fn an_account_that_is_shut_and_money_are_not_overlooked() {
+    let mut status = status(7, 3, 2);
+    status.shut = serde_json::from_value(json!([
+        {"account": "api.openai.com/v1", "reason": "auth", "until": null, "said": "HTTP 401: no such key"}
+    ]))
+    .expect("latches");
+    status.budgets = serde_json::from_value(json!([
+        {"kind": "process", "user": null, "until": null, "spent_usd": 0.42, "reserved_usd": 0.0, "cap_usd": 1.0}
+    ]))
+    .expect("budgets");
+    let shown = screen(&mut showing(look(status, every_phase())), 80, 14);
+    assert!(shown.contains(" api.openai.com/v1: key refused · $0.42 of $1.00"), "{shown}");
+}
+
+#[test]
 fn a_daemon_that_is_gone_is_told_in_red_over_what_was_last_seen() {
     let mut state = busy();
     state.update(Message::Missed("no daemon answers at /run/herder.sock".to_owned()));

@@ -38,7 +38,7 @@ pub(super) async fn pause_model(
     Ok(Json(desk.shut(scope, pause.mode, &caller.operator()?).await?))
 }
 
-/// Lets the runs that ask a model go on.
+/// Lets the runs that ask a model go on, and opens its account if that is shut: runs that waited for quota or another key go on at once.
 #[utoipa::path(post, path = "/v1/models/{model}/resume", tag = "daemon", operation_id = "resume_model", params(("model" = String, Path)),
     responses((status = 200, body = Changed)))]
 pub(super) async fn resume_model(

@@ -12,14 +12,15 @@ use super::{
     view::tokens,
 };
 use crate::{
+    actor::supervisor::Wait,
     app::batches::{
         self, BatchState as State, ControlError, NoSuchBatch, Reading, RequeueError, ResultsError,
         SpoolError, SubmitBatch, SubmitError, Unread,
     },
     clock::rfc3339,
     daemon::wire::{
-        ApiError, BatchList, BatchOptions, BatchPatch, BatchState, BatchView, Changed, Code, PauseMode,
-        Submitted,
+        ApiError, BatchList, BatchOptions, BatchPatch, BatchState, BatchView, BatchWait, Changed, Code,
+        PauseMode, Submitted,
     },
     domain::{
         batch::{RetryFailed, StaleLines},
@@ -201,12 +202,23 @@ fn view(status: batches::Status, held: impl Fn(&str) -> bool) -> BatchView {
         waiting: count(status.counts.waiting),
         open: count(status.counts.in_flight),
         running: count(status.running),
+        waits: status.waits.into_iter().map(wait).collect(),
+        retries: status.retries,
+        max_cost_usd: status.max_cost.map(NanoUsd::usd),
         ended: status.counts.settled.into_iter().map(|(outcome, n)| (outcome, count(n))).collect(),
         concurrency: u32::try_from(status.concurrency).ok(),
         usage: tokens(status.counts.usage),
         cost_usd: status.counts.usage.cost.map(|cost| cost.usd()),
         waits_for: status.unaffordable.then(|| Outcome::Budget(Limit::Cost).to_string()),
         error: status.error,
+    }
+}
+
+fn wait(Wait { reason, until, runs, .. }: Wait) -> BatchWait {
+    BatchWait {
+        reason: reason.into(),
+        until: until.map(rfc3339),
+        runs: u64::try_from(runs).unwrap_or(u64::MAX),
     }
 }
 

@@ -50,15 +50,21 @@ impl Desk {
         Ok(Changed { changed, seq: None })
     }
 
-    /// Lets what the scope covers go on. Runs that are paused by themselves, or by another scope, stay so.
+    /// Lets what the scope covers go on; of a model it opens the account as well. Runs that are paused by themselves, or by
+    /// another scope, stay so.
     ///
     /// # Errors
     /// As [`Self::shut`].
     pub async fn release(&self, scope: Scope, by: &By) -> Result<Changed, ApiError> {
         let _alone = self.gate_changes().await?;
         self.keep(&scope, None).await?;
-        let changed = self.herder.supervisor.release(scope.clone()).await;
-        self.audit(by, "resume", named(&scope), changed, None);
+        let opened = match &scope {
+            Scope::Model(model) => self.open_account(model),
+            Scope::All | Scope::Batch(_) => None,
+        };
+        let changed = self.herder.supervisor.release(scope.clone()).await || opened.is_some();
+        let detail = opened.map(|account| format!("account {account} opened"));
+        self.audit(by, "resume", named(&scope), changed, detail);
         Ok(Changed { changed, seq: None })
     }
 

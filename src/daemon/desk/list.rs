@@ -128,8 +128,8 @@ impl Desk {
         let surplus = records.len().saturating_sub(limit);
         records.drain(..surplus);
         let next = (surplus > 0).then(|| records.first().map(|record| record.run.to_string())).flatten();
-        let gates = self.herder.supervisor.gates().await;
-        let runs = records.iter().map(|record| self.view(record, &gates)).collect();
+        let keepers = self.keepers().await;
+        let runs = records.iter().map(|record| self.view(record, &keepers)).collect();
         Ok(RunList { runs, next, counts: counted(counts) })
     }
 
@@ -141,15 +141,15 @@ impl Desk {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<RunList, ApiError> {
-        let gates = self.herder.supervisor.gates().await;
+        let keepers = self.keepers().await;
         let is_in = |run: &Glance| batch.is_none_or(|batch| run.batch == Some(batch));
-        let found = self.hub.board().ids(|run| is_in(run) && states.has(standing(run, &gates)));
+        let found = self.hub.board().ids(|run| is_in(run) && states.has(standing(run, &keepers)));
         let end = before.map_or(found.len(), |before| found.partition_point(|run| *run < before));
         let begin = end.saturating_sub(limit);
         let next = (begin > 0).then(|| found[begin].to_string());
         let page = RunFilter { among: Some(found[begin..end].to_vec()), ..RunFilter::default() };
         let mut runs: Vec<_> =
-            self.store().runs(page).await?.iter().map(|record| self.view(record, &gates)).collect();
+            self.store().runs(page).await?.iter().map(|record| self.view(record, &keepers)).collect();
         // Some have gone on meanwhile.
         runs.retain(|run| states.has(run.state));
         let open = u64::try_from(found.len()).unwrap_or(u64::MAX);
@@ -163,7 +163,7 @@ impl Desk {
         filter: RunFilter,
         limit: usize,
     ) -> Result<RunList, ApiError> {
-        let gates = self.herder.supervisor.gates().await;
+        let keepers = self.keepers().await;
         let before = filter.before;
         let all = self.store().runs(RunFilter { before: None, ..filter }).await?;
         let board = self.hub.board();
@@ -173,7 +173,7 @@ impl Desk {
         let mut next = None;
         for record in all.iter().rev() {
             let glance = board.get(record.run);
-            let run = view(record, glance.as_deref(), &gates);
+            let run = view(record, glance.as_deref(), &keepers);
             if states.has(run.state) {
                 counts.total += 1;
                 match record.end.as_deref() {

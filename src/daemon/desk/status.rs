@@ -49,6 +49,8 @@ impl Desk {
             open_cost_usd: totals.usage.cost.map(|cost| cost.usd()),
             open_batches: count(self.batches.open()),
             paused: self.gates().await,
+            shut: self.shut_accounts(),
+            budgets: self.budgets().await,
             followers: count(self.hub.followers()),
             rss_bytes: process.rss_bytes,
             log_bytes: process.log_bytes,

@@ -6,7 +6,7 @@ use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
     app::conversation::chat_completions,
-    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say},
+    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, requests},
     domain::{
         event::InputKind,
         id::{CallId, Seq},
@@ -143,12 +143,13 @@ impl Desk {
             )
         })?;
         Ok(RunDetail {
-            run: self.view(&record, &self.herder.supervisor.gates().await),
+            run: self.view(&record, &self.keepers().await),
             task: spec.task.to_string(),
             workspace: spec.workspace.to_string(),
             max_turns: spec.limits.turns(),
             events: state.seq().get(),
             text: record.end.as_ref().map(|end| end.text.to_string()),
+            requests: requests(&log),
             messages: with_messages.then(|| chat_completions(spec, state.history())),
         })
     }

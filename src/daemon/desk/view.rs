@@ -1,26 +1,58 @@
 //! A run as it is listed and shown: from its record, and while it is open from the board.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::time::Instant;
+
 use super::{Desk, gates::named};
 use crate::{
+    app::waiting,
     clock::rfc3339,
     daemon::wire::{CallView, RunState, RunView, Tokens},
     domain::{
-        gate::{Gates, Scope},
+        event::ParkReason,
+        gate::Gates,
         glance::{CallGlance, CallStage, Glance, Stand},
         time::Timestamp,
         usage::Usage,
     },
+    model::governor::Latched,
     store::RunRecord,
 };
 
 /// Characters of what a model said that a list shows.
 const SAID_CHARS: usize = 200;
 
+/// What keeps runs from getting a slot, at one moment.
+pub(super) struct Keepers {
+    gates: Gates,
+    /// Why the accounts of models are shut, and until when. A model with others to fall back on is not kept by its account.
+    shut: BTreeMap<Arc<str>, (ParkReason, Option<Timestamp>)>,
+    now: Timestamp,
+}
+
 impl Desk {
+    /// What keeps runs from getting a slot now.
+    pub(super) async fn keepers(&self) -> Keepers {
+        let supervisor = &self.herder.supervisor;
+        let (models, now) = (&supervisor.services().models, self.now());
+        let shut = |name: Arc<str>| {
+            let model = models.get(&name).filter(|model| model.fallbacks.is_empty())?;
+            let Latched { reason, until, .. } = model.governor.account().latch()?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            Some((name, (reason.into(), left.map(|left| now.after(left)))))
+        };
+        Keepers {
+            gates: supervisor.gates().await,
+            shut: models.names().into_iter().filter_map(shut).collect(),
+            now,
+        }
+    }
+
     /// A run in short.
-    pub(super) fn view(&self, record: &RunRecord, gates: &Gates) -> RunView {
+    pub(super) fn view(&self, record: &RunRecord, keepers: &Keepers) -> RunView {
         let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
-        let view = view(record, glance.as_deref(), gates);
+        let view = view(record, glance.as_deref(), keepers);
         match self.left(record.run) {
             Some(why) if record.end.is_none() => RunView { state: RunState::Queued, phase: why, ..view },
             Some(_) | None => view,
@@ -29,7 +61,7 @@ impl Desk {
 }
 
 /// A run in short, from what is known of it.
-pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> RunView {
+pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, keepers: &Keepers) -> RunView {
     let asked = record.asked.as_deref();
     let end = record.end.as_deref();
     let usage = end.map(|end| end.usage).or_else(|| Some(glance?.usage)).unwrap_or_default();
@@ -43,8 +75,8 @@ pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -
         model: asked.map(|asked| asked.model.to_string()).unwrap_or_default(),
         labels: asked.map(|asked| asked.labels.clone()).unwrap_or_default(),
         priority: asked.map_or(0, |asked| asked.priority),
-        state: state(record, glance, gates),
-        phase: phase(record, glance, gates),
+        state: state(record, glance, keepers),
+        phase: phase(record, glance, keepers),
         outcome: end.map(|end| end.outcome.as_str().to_owned()),
         detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
         error: end.and_then(|end| end.error.clone()),
@@ -72,17 +104,17 @@ fn started(record: &RunRecord) -> Option<String> {
         .then(|| rfc3339(Timestamp::from_micros(record.submitted_at.as_micros().saturating_add(queued))))
 }
 
-fn state(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> RunState {
+fn state(record: &RunRecord, glance: Option<&Glance>, keepers: &Keepers) -> RunState {
     match glance {
-        Some(glance) => standing(glance, gates),
+        Some(glance) => standing(glance, keepers),
         None if record.end.is_some() => RunState::Ended,
         None => RunState::Queued,
     }
 }
 
 /// The state of a run that the board has.
-pub(super) fn standing(glance: &Glance, gates: &Gates) -> RunState {
-    if glance.is_held() || kept(glance, gates).is_some() {
+pub(super) fn standing(glance: &Glance, keepers: &Keepers) -> RunState {
+    if glance.is_held() || kept(glance, keepers).is_some() {
         return RunState::Paused;
     }
     match &glance.stand {
@@ -92,28 +124,46 @@ pub(super) fn standing(glance: &Glance, gates: &Gates) -> RunState {
     }
 }
 
-/// What keeps a run from starting.
-fn kept<'a>(glance: &Glance, gates: &'a Gates) -> Option<&'a Scope> {
-    let waits = matches!(glance.stand, Stand::New | Stand::Queued) && glance.ending.is_none();
-    waits.then(|| gates.shut_for(glance.batch, &glance.model)).flatten()
+/// What keeps a run from starting, in words.
+fn kept(glance: &Glance, Keepers { gates, shut, now }: &Keepers) -> Option<String> {
+    if !matches!(glance.stand, Stand::New | Stand::Queued) || glance.ending.is_some() {
+        return None;
+    }
+    if let Some(scope) = gates.shut_for(glance.batch, &glance.model) {
+        return Some(format!("held by a pause of {}", named(scope)));
+    }
+    shut.get(&glance.model).map(|(reason, until)| waiting::words(*reason, *until, *now))
+}
+
+/// What a run that is held waits for, in words.
+fn held(glance: &Glance, Keepers { shut, now, .. }: &Keepers) -> String {
+    let Some(reason) = glance.parked.filter(|reason| !glance.paused && *reason != ParkReason::Paused) else {
+        return "paused".to_owned();
+    };
+    let due = match glance.stand {
+        Stand::Thinking { not_before, .. } => Some(not_before),
+        Stand::New | Stand::Queued | Stand::Between | Stand::Acting(_) | Stand::Ended(_) => None,
+    };
+    let opens = shut.get(&glance.model).and_then(|(_, until)| *until);
+    format!("waits: {}", waiting::words(reason, due.max(opens), *now))
 }
 
 /// Where a run stands, in words.
-fn phase(record: &RunRecord, glance: Option<&Glance>, gates: &Gates) -> String {
+fn phase(record: &RunRecord, glance: Option<&Glance>, keepers: &Keepers) -> String {
     match (record.end.as_deref(), glance) {
         (Some(end), _) => end.outcome.to_string(),
-        (None, Some(glance)) => words(glance, gates),
+        (None, Some(glance)) => words(glance, keepers),
         (None, None) => "open".to_owned(),
     }
 }
 
 /// Where an open run stands, in words.
-fn words(glance: &Glance, gates: &Gates) -> String {
+fn words(glance: &Glance, keepers: &Keepers) -> String {
     if glance.is_held() {
-        return "paused".to_owned();
+        return held(glance, keepers);
     }
-    if let Some(scope) = kept(glance, gates) {
-        return format!("queued: held by a pause of {}", named(scope));
+    if let Some(what) = kept(glance, keepers) {
+        return format!("queued: {what}");
     }
     let stand = match &glance.stand {
         Stand::New | Stand::Queued => "queued: waits for a slot".to_owned(),
@@ -148,5 +198,5 @@ fn open_calls(glance: &Glance) -> Vec<CallView> {
 }
 
 pub(super) fn tokens(usage: Usage) -> Tokens {
-    Tokens { input: usage.input, output: usage.output, cached: usage.cached, estimated: usage.estimated }
+    usage.into()
 }

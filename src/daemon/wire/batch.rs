@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Tokens, number, schema};
+use crate::domain::event::ParkReason;
 
 /// How a batch is worked on: parameters of its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, IntoParams, ToSchema)]
@@ -64,6 +65,57 @@ pub enum BatchState {
     Broken,
 }
 
+/// What a run waits for that gave its slot up, or has had none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitReason {
+    /// A person who resumes it, or what it belongs to.
+    Paused,
+    /// The time at which the provider wants to be asked again.
+    RateLimit,
+    /// Money or quota at the provider.
+    Quota,
+    /// A key that the provider accepts.
+    Auth,
+    /// A larger budget.
+    Budget,
+}
+
+/// Runs that wait for the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BatchWait {
+    pub reason: WaitReason,
+    /// When the first of them goes on by itself. `null`: when somebody sees to it.
+    #[schema(format = DateTime)]
+    pub until: Option<String>,
+    /// How many they are.
+    pub runs: u64,
+}
+
+impl From<ParkReason> for WaitReason {
+    fn from(reason: ParkReason) -> Self {
+        match reason {
+            ParkReason::Paused => Self::Paused,
+            ParkReason::RateLimit => Self::RateLimit,
+            ParkReason::Quota => Self::Quota,
+            ParkReason::Auth => Self::Auth,
+            ParkReason::Budget => Self::Budget,
+        }
+    }
+}
+
+impl From<WaitReason> for ParkReason {
+    fn from(reason: WaitReason) -> Self {
+        match reason {
+            WaitReason::Paused => Self::Paused,
+            WaitReason::RateLimit => Self::RateLimit,
+            WaitReason::Quota => Self::Quota,
+            WaitReason::Auth => Self::Auth,
+            WaitReason::Budget => Self::Budget,
+        }
+    }
+}
+
 /// A batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchView {
@@ -86,6 +138,12 @@ pub struct BatchView {
     /// Those of them that have a slot.
     #[serde(default)]
     pub running: u64,
+    /// What those of them wait for that have none and are held by no person.
+    #[serde(default)]
+    pub waits: Vec<BatchWait>,
+    /// Requests of its runs that failed and were sent again, since the daemon started.
+    #[serde(default)]
+    pub retries: u64,
     /// Tasks that have ended, by outcome.
     pub ended: BTreeMap<String, u64>,
     /// Runs of it that are under way at once.
@@ -94,6 +152,9 @@ pub struct BatchView {
     pub usage: Tokens,
     /// What they cost, where the price is known.
     pub cost_usd: Option<f64>,
+    /// US dollars that all of it may cost. `null`: any number.
+    #[serde(default)]
+    pub max_cost_usd: Option<f64>,
     /// What it needs before its other tasks are started, if that is not time: `budget: cost`.
     #[serde(default)]
     pub waits_for: Option<String>,

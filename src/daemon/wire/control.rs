@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Counts, Tokens, number};
+use super::{BudgetView, Counts, Latch, Tokens, number};
 
 /// Whether a request changed anything. The same again changes nothing, and is no mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -138,6 +138,12 @@ pub struct Status {
     pub open_batches: u64,
     /// What is paused.
     pub paused: Vec<Gate>,
+    /// Accounts at providers that are shut.
+    #[serde(default)]
+    pub shut: Vec<Latch>,
+    /// What was spent of the budgets of the process and of users.
+    #[serde(default)]
+    pub budgets: Vec<BudgetView>,
     /// Connections that follow events.
     pub followers: u64,
     /// Bytes of memory that the process holds.
@@ -182,31 +188,6 @@ pub struct ReloadReport {
     pub applied: Vec<String>,
     /// Keys that changed and take effect at the next start.
     pub at_next_start: Vec<String>,
-}
-
-/// A model that runs can ask.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ModelView {
-    /// What runs call it.
-    pub name: String,
-    /// Who serves it.
-    pub provider: String,
-    /// What its server calls it.
-    pub model: String,
-    /// Tokens that a request and its answer may have together.
-    pub context_window: Option<u64>,
-    /// Dollars for a million tokens.
-    pub input_usd_per_mtok: Option<f64>,
-    pub output_usd_per_mtok: Option<f64>,
-    /// How it is paused, if it is.
-    pub paused: Option<PauseMode>,
-    /// Open runs that ask it.
-    pub open_runs: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ModelList {
-    pub models: Vec<ModelView>,
 }
 
 /// Something that was asked of the daemon to change.

@@ -7,18 +7,22 @@ mod batch;
 mod control;
 mod error;
 mod event;
+mod model;
 mod number;
+mod request;
 mod run;
 mod schema;
 mod task;
 
-pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView};
+pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView, BatchWait, WaitReason};
 pub use control::{
-    AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, ModelList,
-    ModelView, Pause, PauseMode, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
+    AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, Pause, PauseMode,
+    Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
 };
 pub use error::{ApiError, Code};
 pub use event::{EventView, StreamEvent};
+pub use model::{BudgetKind, BudgetView, Latch, LatchReason, ModelList, ModelLoad, ModelView};
+pub use request::{RequestEnd, RequestView, requests};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
 };

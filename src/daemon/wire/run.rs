@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{number, schema};
+use super::{RequestView, number, schema};
+use crate::domain::usage::Usage;
 
 /// That something was submitted, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,7 +29,8 @@ pub enum RunState {
     Queued,
     /// It has a slot.
     Running,
-    /// It is held, by itself or by a pause of many, and has no slot; nothing of it is under way.
+    /// It is held, by itself or by a pause of many, or waits for its account or for a time that is long to come; it has no
+    /// slot, and nothing of it is under way.
     Paused,
     /// Nothing will change any more.
     Ended,
@@ -45,6 +47,12 @@ pub struct Tokens {
     pub cached: u64,
     /// Some of it is an estimate, since the provider did not say.
     pub estimated: bool,
+}
+
+impl From<Usage> for Tokens {
+    fn from(Usage { input, output, cached, estimated, .. }: Usage) -> Self {
+        Self { input, output, cached, estimated }
+    }
 }
 
 /// A call of the running turn that has no result yet.
@@ -138,6 +146,9 @@ pub struct RunDetail {
     pub events: u64,
     /// What the model said last, whole, once the run has ended.
     pub text: Option<String>,
+    /// Requests to models that are over, the first ones first.
+    #[serde(default)]
+    pub requests: Vec<RequestView>,
     /// The conversation in the form of Chat Completions, if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]

@@ -48,6 +48,11 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// Whether more than four fifths of the most that may be spent are.
+    pub fn is_near_cap(&self) -> bool {
+        self.cap.is_some_and(|cap| u128::from(self.spent.get()) * 5 > u128::from(cap.get()) * 4)
+    }
+
     fn room(&self) -> NanoUsd {
         let taken = self.spent.get().saturating_add(self.reserved.get());
         self.cap.map_or(NanoUsd::new(u64::MAX), |cap| NanoUsd::new(cap.get().saturating_sub(taken)))

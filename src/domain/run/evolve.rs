@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Narrowed, OpenCall, OpenCalls, Phase, Run, Stage};
 use crate::domain::{
     call::{EffectClass, ToolResult},
-    event::{CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched, RestartCause},
+    event::{CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched, ParkReason, RestartCause},
     id::{CallId, Seq},
     message::{Message, Reply},
     outcome::Stop,
@@ -84,7 +84,12 @@ impl Run {
                 self.parked = Some(parked.reason);
             }
             Event::Unparked(_) => {
-                self.parked = None;
+                if let Some(ParkReason::Quota | ParkReason::Auth) = self.parked.take()
+                    && let Phase::Thinking { not_before, .. } = &mut self.phase
+                {
+                    // A person has seen to it before the time that the server named.
+                    *not_before = (*not_before).min(at);
+                }
                 self.think_on(at);
             }
             Event::Interrupted(interrupted) => {

@@ -31,6 +31,8 @@ pub struct Account {
 struct Inner {
     latched: Option<Latched>,
     rejections: u32,
+    /// A person has opened it since it last shut.
+    is_opened: bool,
     /// Who wants to know that there may be room again.
     rooms: Vec<Weak<watch::Sender<u64>>>,
 }
@@ -144,7 +146,16 @@ impl Account {
         inner.rejections = 0;
         let was_shut = inner.latched.as_ref().is_some_and(|latched| latched.holds(now));
         self.set(&mut inner, None);
+        if !std::mem::replace(&mut inner.is_opened, true) && !was_shut {
+            // It may have been shut in an earlier process, whose runs still wait.
+            self.changes.send_replace(None);
+        }
         was_shut
+    }
+
+    /// Whether a person has opened it since it last shut: then what the server said of times holds no more.
+    pub fn is_opened(&self) -> bool {
+        self.lock().is_opened
     }
 
     /// The server refused the key. The second refusal in a row shuts the latch until a person opens it; says whether
@@ -197,6 +208,7 @@ impl Account {
         metrics::gauge!(metric::ACCOUNT_LATCHED, "account" => Arc::clone(&self.name)).set(shut);
         inner.latched.clone_from(&latched);
         let open = latched.is_none();
+        inner.is_opened &= open;
         self.changes.send_replace(latched);
         if open {
             for room in inner.rooms.iter().filter_map(Weak::upgrade) {

@@ -13,7 +13,7 @@ use super::{
     fitting,
 };
 use crate::{
-    cli::progress::short,
+    cli::{progress::short, waits},
     daemon::wire::{GateKind, PauseMode, Status},
 };
 
@@ -29,6 +29,7 @@ pub(super) fn lines(state: &State, columns: u16, rows: u16) -> Vec<Line<'static>
         lines.push(rates(state, status, columns));
     }
     lines.extend(gates(state, status, columns));
+    lines.extend(provider(state, status, columns));
     lines.extend(faults);
     lines
 }
@@ -157,6 +158,17 @@ fn gates(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> 
     });
     let text = format!(" PAUSED  {} ", paused.collect::<Vec<_>>().join(" · "));
     Some(Line::styled(cut(&text, columns.into()), state.theme.gate()))
+}
+
+/// Accounts that are shut, and budgets.
+fn provider(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> {
+    let shut =
+        status.shut.iter().map(|latch| format!("{}: {}", latch.account, waits::latched(latch, state.now)));
+    let spent = status.budgets.iter().filter(|budget| budget.cap_usd.is_some());
+    let spent = spent.map(|budget| waits::budget(budget, state.now));
+    let text = shut.chain(spent).collect::<Vec<_>>().join(" · ");
+    let style = if status.shut.is_empty() { state.theme.dim() } else { state.theme.notable() };
+    (!text.is_empty()).then(|| Line::styled(cut(&format!(" {text}"), columns.into()), style))
 }
 
 /// A bar, as its full and its empty part.

@@ -74,7 +74,7 @@ fn no_time_of_a_parked_run_passes() {
     play.now = 91_000;
     let at = Timestamp::from_micros(91_000_000);
     let seconds = Duration::from_secs;
-    assert_eq!((play.run.wall(at), play.run.active(at)), (seconds(3), seconds(3)));
+    assert_eq!((play.run.wall(at), play.run.active(at)), (seconds(3), seconds(1)));
 }
 
 #[test]
@@ -179,4 +179,22 @@ fn a_call_that_has_started_is_answered_or_is_unknown_is_not_cancelled_here() {
     play.ends("a");
     assert_eq!(cancel(&mut play, "a"), Err(Refused::UnknownCall));
     assert_eq!(cancel(&mut play, "nobody"), Err(Refused::UnknownCall));
+}
+
+#[test]
+fn a_run_whose_account_was_seen_to_asks_at_once_and_one_that_waits_for_a_time_does_not() {
+    for (reason, due_s) in [(ParkReason::Quota, 60), (ParkReason::Auth, 60), (ParkReason::RateLimit, 3_600)] {
+        let mut play = Play::started();
+        let started = play.now;
+        let mut failure = play.failure(FaultClass::Quota, Some(Duration::from_secs(3_600)), None);
+        if let Input::ModelFailed { parks, .. } = &mut failure {
+            *parks = Some(reason);
+        }
+        play.tell(failure);
+        play.tell(Input::Park(reason));
+        play.now = started + 60_000;
+        play.tell(Input::Unpark);
+        let due = Timestamp::from_micros(started * 1_000).after(Duration::from_secs(due_s));
+        assert_eq!(play.run.not_before(), Some(due), "{reason:?}");
+    }
 }

@@ -108,3 +108,21 @@ async fn whoever_watches_is_told_of_every_change_and_of_nothing_else() {
     account.open();
     assert!(!changes.has_changed().unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_a_person_has_opened_it_is_known_until_it_shuts_again() {
+    let account = Account::new("a");
+    let mut changes = account.changes();
+    assert!(!account.is_opened());
+    assert!(!account.open(), "nothing that is known here was shut");
+    assert!(
+        account.is_opened() && changes.has_changed().expect("alive"),
+        "those who wait from before are told"
+    );
+    changes.mark_unchanged();
+    assert!(!account.open() && !changes.has_changed().expect("alive"), "once");
+    account.shut(latched(LatchReason::Quota, Some(90)));
+    assert!(!account.is_opened());
+    advance(secs(90)).await;
+    assert!(account.latch().is_none() && !account.is_opened(), "its time had come");
+}
