@@ -3,7 +3,7 @@
 //! Strict in what it sends (`encode`, `turns`), tolerant in what it takes (`decode`). Knows nothing of retries, rates,
 //! or the harness's verdict on a call.
 
-mod decode;
+pub(super) mod decode;
 mod encode;
 mod sampling;
 mod turns;

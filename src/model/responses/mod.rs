@@ -4,7 +4,7 @@
 //! Nothing is stored at the server: encrypted reasoning is kept here and sent back with the calls that came of it.
 //! Knows nothing of retries, rates, or the harness's verdict on a call.
 
-mod decode;
+pub(super) mod decode;
 mod encode;
 mod items;
 #[cfg(test)]
