@@ -152,6 +152,9 @@ impl Codec for Answer {
         };
         for (block, index) in content.into_iter().zip(0..) {
             self.start(Some(index), block, out);
+            if let Some(block) = self.open.remove(&index) {
+                self.close(block, out);
+            }
         }
         self.counts.merge(message.usage.unwrap_or_default());
         self.finish(message.stop_reason.as_deref());

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::domain::{
         call::{Arguments, ToolResult},
-        id::CallId,
+        message::RequestRecord,
         outcome::Stop,
         task::Params,
     };
@@ -372,5 +372,49 @@ mod tests {
         let without = encoded(&without, Profile::default());
         assert_eq!((&without["tools"], &without["tool_choice"]), (&Value::Null, &Value::Null));
         assert_eq!(without["max_tokens"], 100);
+    }
+
+    #[test]
+    fn a_forced_tool_is_named_as_the_protocol_has_it() {
+        let forced = json!({"type": "function", "function": {"name": "read"}});
+        for said in [
+            forced.clone(),
+            json!({"type": "function", "name": "read"}),
+            json!({"type": "tool", "name": "read"}),
+        ] {
+            assert_eq!(serde_json::to_value(ToolChoice(&said)).unwrap(), forced);
+        }
+        let other = json!({"type": "allowed_tools", "tools": []});
+        assert_eq!(serde_json::to_value(ToolChoice(&other)).unwrap(), other);
+    }
+
+    #[test]
+    fn a_long_id_goes_back_to_its_own_model_alone() {
+        let id = CallId::new("call__thought__".to_owned() + &"x".repeat(100));
+        let call = ToolCall {
+            id: id.clone(),
+            provider_id: None,
+            name: "read".into(),
+            arguments: Arguments::empty(),
+        };
+        let record = RequestRecord { model: "m".into(), ..RequestRecord::default() };
+        let reply =
+            Reply { calls: vec![call], request: Some(Arc::new(record)), ..Reply::new(Stop::ToolCalls) };
+        let result = ToolResult {
+            call: id.clone(),
+            ok: true,
+            output: "x".into(),
+            failure: None,
+            terminate: false,
+            timing: None,
+        };
+        let messages = vec![Message::Assistant(Arc::new(reply)), Message::Tool(Arc::new(result))];
+        for (model, own) in [("m", true), ("n", false)] {
+            let request = Request { model: model.into(), ..request(messages.clone()) };
+            let body = encoded(&request, Profile::default());
+            let sent = body["messages"][0]["tool_calls"][0]["id"].as_str().unwrap();
+            assert_eq!(body["messages"][1]["tool_call_id"], sent);
+            assert_eq!((sent == id.as_str(), sent.len() <= LONGEST_ID), (own, !own), "{sent}");
+        }
     }
 }
