@@ -161,7 +161,10 @@ fn any_valid_conversation_is_accepted_wherever_it_is_cut() {
             let rules = rules.map(|text| Message::System(text.as_str().into()));
             let shown = blocks.iter().enumerate().skip(cut).flat_map(|(place, block)| block.messages(place));
             let messages: Vec<Message> = rules.chain(shown).collect();
-            prop_assert!(matches!(validate(&messages), Ok(()) | Err(Invalid::NotTheUser { .. })));
+            let fault = validate(&messages).err();
+            // The codec opens a conversation itself that was cut down to the model's words.
+            let is_fine = matches!(fault, None | Some(Invalid::NotTheUser { .. }));
+            prop_assert!(is_fine, "{fault:?}");
             let tools = if has_tools { Arc::new([tool.clone()]) as Arc<[_]> } else { Arc::new([]) };
             let request = Request { messages, tools, params: params.clone(), ..request("") };
             let said = runtime.block_on(hear(provider.stream(request, CancellationToken::new())));

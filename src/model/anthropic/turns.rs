@@ -129,12 +129,14 @@ impl<'a> Turns<'a> {
                 Err(_) => {}
             }
         }
-        // White space at the end of what may turn out to be the last word is refused.
         blocks.extend(Some(rest.trim_end()).filter(|text| !is_blank(text)).map(Block::text));
         blocks.extend(calls.map(Block::call));
-        // So is a thought that led to nothing.
+        // As the last word, a thought is refused, and white space at its end.
         while let Some(Block::Kept(_)) = blocks.last() {
             blocks.pop();
+        }
+        if let Some(Block::Text { text: Cow::Borrowed(text), .. }) = blocks.last_mut() {
+            *text = text.trim_end();
         }
     }
 
