@@ -63,7 +63,7 @@ fn thoughts() -> impl Strategy<Value = Thoughts> {
 
 fn call() -> impl Strategy<Value = Call> {
     let id = prop_oneof!["[a-z.:|é]{0,3}", Just("id_".to_owned()), "[a-z]{70}"];
-    let name = prop_oneof![Just("read".to_owned()), "[a-z. é]{0,4}"];
+    let name = prop_oneof![Just("read".to_owned()), "[a-z.é][a-z. é]{0,3}"];
     (id, name, any::<bool>(), maybe_blank()).prop_map(|(id, name, ok, output)| Call { id, name, ok, output })
 }
 
