@@ -69,6 +69,10 @@ const STREAMS: &[(&str, Stream)] = &[
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "\\ud83d".repeat(n))
     }),
     ("nesting", |n| format!("data: {}\n\n", "[".repeat(n))),
+    ("a wrong type of index", |n| {
+        let wrong = "wrong ".repeat(n);
+        format!("data: {{\"index\":\"{wrong}\",\"output_index\":\"{wrong}\"}}\n\n")
+    }),
     ("a wrong type", |n| format!("data: {{\"choices\":\"{}\"}}\n\n", "wrong ".repeat(n))),
     ("calls", |n| {
         (0..n).rev().map(|at| calls(&format!(r#""index":{at},"id":"c{at}","#), "{}")).collect::<String>()

@@ -311,8 +311,11 @@ fn work(out: &mut Deltas) {
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> Result<T, ModelError> {
-    text::from_json(json)
-        .map_err(|error| broken(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json))))
+    text::from_json(json).map_err(|error: serde_json::Error| {
+        // The error quotes what it did not expect, however long that is.
+        let error = fault::quote(&error.to_string());
+        broken(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json)))
+    })
 }
 
 fn broken(message: &str) -> ModelError {

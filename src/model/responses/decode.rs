@@ -331,6 +331,8 @@ fn read<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Result<T, ModelError> {
 }
 
 fn garbled(error: &serde_json::Error, json: &str) -> ModelError {
+    // The error quotes what it did not expect, however long that is.
+    let error = fault::quote(&error.to_string());
     cut(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json)))
 }
 
