@@ -7,7 +7,7 @@ use herder::{
         call::{Arguments, ToolCall, ToolSpec},
         id::CallId,
         json::RawJson,
-        message::{Kept, Message, Reply, validate},
+        message::{Invalid, Kept, Message, Reply, validate},
         outcome::Stop,
         task::Params,
     },
@@ -63,7 +63,7 @@ fn thoughts() -> impl Strategy<Value = Thoughts> {
 
 fn call() -> impl Strategy<Value = Call> {
     let id = prop_oneof!["[a-z.:|é]{0,3}", Just("id_".to_owned()), "[a-z]{70}"];
-    let name = prop_oneof![Just("read".to_owned()), "[a-z][a-z. é]{0,4}"];
+    let name = prop_oneof![Just("read".to_owned()), "[a-z.é][a-z. é]{0,3}"];
     (id, name, any::<bool>(), maybe_blank()).prop_map(|(id, name, ok, output)| Call { id, name, ok, output })
 }
 
@@ -160,10 +160,11 @@ fn any_valid_conversation_is_accepted_wherever_it_is_cut() {
             let rules = rules.iter().filter(|text| !text.trim().is_empty());
             let rules = rules.map(|text| Message::System(text.as_str().into()));
             let shown = blocks.iter().enumerate().skip(cut).flat_map(|(place, block)| block.messages(place));
-            // What the projection leaves out, it leaves out behind the task.
-            let task = Message::User("go".into());
-            let messages: Vec<Message> = rules.chain([task]).chain(shown).collect();
-            prop_assert_eq!(validate(&messages), Ok(()));
+            let messages: Vec<Message> = rules.chain(shown).collect();
+            let fault = validate(&messages).err();
+            // The codec opens a conversation itself that was cut down to the model's words.
+            let is_fine = matches!(fault, None | Some(Invalid::NotTheUser { .. }));
+            prop_assert!(is_fine, "{fault:?}");
             let tools = if has_tools { Arc::new([tool.clone()]) as Arc<[_]> } else { Arc::new([]) };
             let request = Request { messages, tools, params: params.clone(), ..request("") };
             let said = runtime.block_on(hear(provider.stream(request, CancellationToken::new())));

@@ -25,7 +25,7 @@ use crate::{
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(in crate::model) struct Answer {
     items: Items,
     /// It declined in a part of its own.
     refused: bool,
@@ -331,6 +331,8 @@ fn read<'a, T: serde::Deserialize<'a>>(json: &'a str) -> Result<T, ModelError> {
 }
 
 fn garbled(error: &serde_json::Error, json: &str) -> ModelError {
+    // The error quotes what it did not expect, however long that is.
+    let error = fault::quote(&error.to_string());
     cut(&format!("the answer is not valid JSON ({error}): {}", fault::quote(json)))
 }
 
