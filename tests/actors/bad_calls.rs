@@ -1,10 +1,7 @@
 //! Calls as models should not make them, against a server that accepts nothing doubtful: whatever they are, each has its
 //! result, and the next request is accepted.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use herder::{
     actor::supervisor::Submitted,
@@ -18,7 +15,7 @@ use herder::{
 use serde_json::{Value, json};
 
 use crate::{
-    http::{provider, stage},
+    http::{answering, provider, stage},
     stage::{Plan, Stage},
     support::{
         chat,
@@ -26,14 +23,8 @@ use crate::{
     },
 };
 
-/// A server that gives these answers, one a request.
-async fn answering(answers: impl IntoIterator<Item = Answer>) -> Server {
-    let answers = Mutex::new(answers.into_iter().collect::<VecDeque<_>>());
-    Server::start(move |_| answers.lock().unwrap().pop_front().expect("no more answers")).await
-}
-
 /// Calls whose arguments are text, whatever it is.
-fn raw(calls: &[(&str, &str, &str)]) -> Answer {
+pub(crate) fn raw(calls: &[(&str, &str, &str)]) -> Answer {
     let pieces = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
         let call = json!({ "index": index, "id": id, "type": "function",
             "function": { "name": name, "arguments": arguments } });
