@@ -74,7 +74,9 @@ impl Asking {
     /// Shuts the account if asking on would only be refused; says what the run waits for without a slot, if it does.
     fn shut_account(&self, error: &ModelError) -> Option<ParkReason> {
         let account = self.model.governor.account();
-        let until = error.retry_after.map(|wait| Instant::now() + wait);
+        // A short wait is for the next request; of when there is money again it says nothing.
+        let long = error.retry_after.filter(|wait| *wait > PATIENCE);
+        let until = long.map(|wait| Instant::now() + wait);
         let shut = |reason| account.shut(Latched { reason, until, said: error.message.as_str().into() });
         let outlasts = self.services.settings.outlast_accounts;
         match error.class {
@@ -91,7 +93,7 @@ impl Asking {
             | FaultClass::Transient
             | FaultClass::Timeout
             | FaultClass::Stall => {
-                error.retry_after.filter(|wait| *wait > PATIENCE)?;
+                long?;
                 if error.class == FaultClass::RateLimit {
                     shut(LatchReason::RateLimit);
                 }
