@@ -187,9 +187,11 @@ async fn a_call_that_fails_and_one_that_is_denied_leave_their_siblings_alone() {
         ("c_a", "bash", r#"{"command":"exit 3"}"#),
         ("c_b", "read", r#"{"path":"a.txt"}"#),
         ("c_c", "write", r#"{"path":"x","content":"y"}"#),
+        ("c_d", "edit", r#"{"path":"a.txt","old_text":"noted","new_text":"gone"}"#),
     ];
     let server = answering([raw(&batch), chat::text("done")]).await;
     let rules = "name = \"test\"\n[[rule]]\ntools = [\"write\"]\ndecision = \"deny\"\nreason = \"not here\"\n\
+        [[rule]]\ntools = [\"edit\"]\ndecision = \"ask\"\n\
         [[rule]]\ndecision = \"allow\"\n";
     let policy = policies::parse("test.toml", rules).unwrap();
     let stage = Plan { provider: provider(&server), policy, ..Plan::default() }.start().await;
@@ -198,9 +200,13 @@ async fn a_call_that_fails_and_one_that_is_denied_leave_their_siblings_alone() {
     let run = submitted.run;
     assert_eq!(stage.outcome(submitted).await, "done");
     assert_eq!(server.refusals(), Vec::<String>::new());
-    let told = stage.transcript(run).await[2..5].join("\n");
+    let told = stage.transcript(run).await[2..6].join("\n");
     assert!(told.contains("tool c_a: ") && told.contains("exit code 3"), "{told}");
     assert!(told.contains("noted") && told.contains("tool c_c: "), "{told}");
+    assert!(told.contains("tool c_d: ") && stage.text("ws", "a.txt") == "noted\n", "{told}");
+    let failures: Vec<_> = stage.results(run).await.iter().filter_map(|result| result.failure).collect();
+    assert_eq!(failures.iter().filter(|failure| **failure == Failure::Denied).count(), 2, "{failures:?}");
+    assert_eq!(failures.len(), 3, "the one that could be made was made: {failures:?}");
     assert!(!stage.path("ws", "x").exists());
 }
 
@@ -285,7 +291,7 @@ async fn output_that_is_no_text_or_too_much_of_it_goes_to_the_model_as_text_that
         ("c_d", "bash", r#"{"command":"head -c 200000000 /dev/zero"}"#),
     ];
     let (results, server, _) = made(&batch, &json!({})).await;
-    // Half of what the server checks: what it got was UTF-8, and JSON.
+    // The server takes nothing but UTF-8 and JSON.
     let messages = server.requests()[1]["messages"].clone();
     let told = |id: &str| {
         let result = messages.as_array().unwrap().iter().find(|one| one["tool_call_id"] == id).unwrap();
