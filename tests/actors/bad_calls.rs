@@ -190,9 +190,21 @@ async fn a_call_that_fails_and_one_that_is_denied_leave_their_siblings_alone() {
         ("c_d", "edit", r#"{"path":"a.txt","old_text":"noted","new_text":"gone"}"#),
     ];
     let server = answering([raw(&batch), chat::text("done")]).await;
-    let rules = "name = \"test\"\n[[rule]]\ntools = [\"write\"]\ndecision = \"deny\"\nreason = \"not here\"\n\
-        [[rule]]\ntools = [\"edit\"]\ndecision = \"ask\"\n\
-        [[rule]]\ndecision = \"allow\"\n";
+    // Elsewhere both may do something, so both are offered.
+    let rules = r#"
+        name = "test"
+        [[rule]]
+        tools = ["write"]
+        path = ["x"]
+        decision = "deny"
+        reason = "not here"
+        [[rule]]
+        tools = ["edit"]
+        path = ["a.txt"]
+        decision = "ask"
+        [[rule]]
+        decision = "allow"
+    "#;
     let policy = policies::parse("test.toml", rules).unwrap();
     let stage = Plan { provider: provider(&server), policy, ..Plan::default() }.start().await;
     stage.write("ws", "a.txt", "noted\n");
