@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// How long the model may say nothing.
-const STALL: Duration = Duration::from_millis(300);
+const STALL: Duration = Duration::from_secs(1);
 
 /// A beginning, and what says nothing for much longer than it may.
 fn endless(begun: String, nothing: &str) -> Answer {
@@ -63,11 +64,12 @@ async fn a_server_that_says_nothing_more_is_asked_again_whatever_it_sends_to_hid
         ("nothing", Answer::Raw(vec![body(begun()), Step::Hang])),
         ("nothing after its head", Answer::Raw(vec![Step::Hang])),
     ];
-    for (what, silent) in table {
+    join_all(table.map(|(what, silent)| async move {
         let server = answering([silent, well()]).await;
         let stage = impatient(Plan { provider: provider(&server), ..Plan::default() }).await;
         assert_asked_again(what, &stage, &server).await;
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
@@ -89,7 +91,7 @@ async fn so_is_one_that_speaks_messages_and_pings() {
 async fn a_server_that_never_gets_to_a_word_is_given_up_with_a_connection_for_each_try() {
     let server = Server::start(|_| Answer::Raw(vec![Step::Hang])).await;
     let plan = Plan { provider: provider(&server), ..Plan::default() };
-    let stage = plan.settings(|settings| settings.stall = Duration::from_millis(50)).start().await;
+    let stage = plan.settings(|settings| settings.stall = STALL / 2).start().await;
     let (run, end) = ended(&stage).await;
     assert_eq!(end.outcome.to_string(), "provider_error: stall");
     assert_eq!(retried(&stage, run).await, ["stall"; 4]);
@@ -100,7 +102,7 @@ async fn a_server_that_never_gets_to_a_word_is_given_up_with_a_connection_for_ea
 #[tokio::test]
 async fn a_server_that_is_slow_to_begin_is_told_apart_from_one_that_falls_silent() {
     let slow = Answer::Raw(vec![
-        Step::Wait(STALL * 3),
+        Step::Wait(STALL * 2),
         body(event(&chunk(&json!({ "content": "well" }), Some("stop")))),
     ]);
     let server = answering([slow]).await;
