@@ -1,6 +1,6 @@
 //! Whatever happens to a run, the conversation that its model is shown is one that the strictest of servers accepts.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

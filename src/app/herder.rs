@@ -85,6 +85,24 @@ impl Herder {
         state: State,
         model_names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, StartError> {
+        Self::start_with(config, state, model_names, settings(config)).await
+    }
+
+    /// The same, for a run that no command goes on with: when its account is used up it ends, since it would wait for ever.
+    ///
+    /// # Errors
+    /// As [`Herder::start`].
+    pub async fn start_for_one(config: &Config, state: State, model_name: &str) -> Result<Self, StartError> {
+        let settings = Settings { outlast_accounts: false, ..settings(config) };
+        Self::start_with(config, state, [model_name], settings).await
+    }
+
+    async fn start_with<'a>(
+        config: &Config,
+        state: State,
+        model_names: impl IntoIterator<Item = &'a str>,
+        settings: Settings,
+    ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
         let setup = Arc::new(ModelSetup::default());
@@ -96,7 +114,7 @@ impl Herder {
             policy,
             workspaces: Workspaces::new(config.tools.read_roots.clone()),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
-            settings: settings(config),
+            settings,
         });
         tools::remove_left_behind();
         let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;

@@ -105,7 +105,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
         Err(error) => return Err(taken(error, &context).await),
         Ok(state) => state,
     };
-    let herder = Herder::start(&context.config, state, [&*spec.model]).await?;
+    let herder = Herder::start_for_one(&context.config, state, &spec.model).await?;
     spent::restore_users(&herder.supervisor, &|_| {}).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
     let stopper = Stopper::default();

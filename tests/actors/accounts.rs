@@ -89,6 +89,24 @@ async fn runs_whose_account_is_used_up_wait_until_a_person_opens_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_account_that_is_used_up_opens_at_a_time_far_off_that_its_server_names_and_at_no_other() {
+    let body = r#"{"error":{"code":"insufficient_quota","message":"no more"}}"#;
+    let used_up = |wait_s: u64| after(&json!({ "status": 429, "retry_after_s": wait_s, "body": body }));
+    let stage = Plan::paused().start().await;
+    let run = stage.run(&used_up(1));
+    stage.until(run.run, "parked", 1).await;
+    sleep(Duration::from_secs(100_000)).await;
+    assert_eq!(stage.supervisor.blocked().await.unwrap().latched.reason, LatchReason::Quota);
+    assert_eq!(retries(&stage, run.run).await, ["quota"]);
+    assert!(stage.governor().account().open());
+    assert_eq!(stage.outcome(run).await, "done");
+
+    let began = Instant::now();
+    assert_eq!(stage.outcome(stage.run(&used_up(3_600))).await, "done");
+    assert!((3_600..3_602).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_is_not_to_outlast_its_account_ends_with_what_the_provider_said() {
     let stage = Plan::paused().settings(|settings| settings.outlast_accounts = false).start().await;
     let end = stage.end(stage.run(&used_up())).await;

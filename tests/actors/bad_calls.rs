@@ -1,10 +1,7 @@
 //! Calls as models should not make them, against a server that accepts nothing doubtful: whatever they are, each has its
 //! result, and the next request is accepted.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use herder::{
     actor::supervisor::Submitted,
@@ -13,27 +10,25 @@ use herder::{
         call::Failure,
         event::{InputKind, RunEnd},
         id::CallId,
+        message::Message,
     },
+    model::{ModelProvider as _, Request},
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    http::{provider, stage},
-    stage::{Plan, Stage},
+    http::{answering, provider, stage},
+    stage::{Plan, Stage, replay},
     support::{
         chat,
+        hear::hear,
         server::{Answer, Server, Step},
     },
 };
 
-/// A server that gives these answers, one a request.
-async fn answering(answers: impl IntoIterator<Item = Answer>) -> Server {
-    let answers = Mutex::new(answers.into_iter().collect::<VecDeque<_>>());
-    Server::start(move |_| answers.lock().unwrap().pop_front().expect("no more answers")).await
-}
-
 /// Calls whose arguments are text, whatever it is.
-fn raw(calls: &[(&str, &str, &str)]) -> Answer {
+pub(crate) fn raw(calls: &[(&str, &str, &str)]) -> Answer {
     let pieces = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
         let call = json!({ "index": index, "id": id, "type": "function",
             "function": { "name": name, "arguments": arguments } });
@@ -192,10 +187,24 @@ async fn a_call_that_fails_and_one_that_is_denied_leave_their_siblings_alone() {
         ("c_a", "bash", r#"{"command":"exit 3"}"#),
         ("c_b", "read", r#"{"path":"a.txt"}"#),
         ("c_c", "write", r#"{"path":"x","content":"y"}"#),
+        ("c_d", "edit", r#"{"path":"a.txt","old_text":"noted","new_text":"gone"}"#),
     ];
     let server = answering([raw(&batch), chat::text("done")]).await;
-    let rules = "name = \"test\"\n[[rule]]\ntools = [\"write\"]\ndecision = \"deny\"\nreason = \"not here\"\n\
-        [[rule]]\ndecision = \"allow\"\n";
+    // Elsewhere both may do something, so both are offered.
+    let rules = r#"
+        name = "test"
+        [[rule]]
+        tools = ["write"]
+        path = ["x"]
+        decision = "deny"
+        reason = "not here"
+        [[rule]]
+        tools = ["edit"]
+        path = ["a.txt"]
+        decision = "ask"
+        [[rule]]
+        decision = "allow"
+    "#;
     let policy = policies::parse("test.toml", rules).unwrap();
     let stage = Plan { provider: provider(&server), policy, ..Plan::default() }.start().await;
     stage.write("ws", "a.txt", "noted\n");
@@ -203,9 +212,13 @@ async fn a_call_that_fails_and_one_that_is_denied_leave_their_siblings_alone() {
     let run = submitted.run;
     assert_eq!(stage.outcome(submitted).await, "done");
     assert_eq!(server.refusals(), Vec::<String>::new());
-    let told = stage.transcript(run).await[2..5].join("\n");
+    let told = stage.transcript(run).await[2..6].join("\n");
     assert!(told.contains("tool c_a: ") && told.contains("exit code 3"), "{told}");
     assert!(told.contains("noted") && told.contains("tool c_c: "), "{told}");
+    assert!(told.contains("tool c_d: ") && stage.text("ws", "a.txt") == "noted\n", "{told}");
+    let failures: Vec<_> = stage.results(run).await.iter().filter_map(|result| result.failure).collect();
+    assert_eq!(failures.iter().filter(|failure| **failure == Failure::Denied).count(), 2, "{failures:?}");
+    assert_eq!(failures.len(), 3, "the one that could be made was made: {failures:?}");
     assert!(!stage.path("ws", "x").exists());
 }
 
@@ -251,4 +264,56 @@ async fn a_run_that_is_out_of_turns_keeps_what_it_did_and_every_call_is_answered
     let end = stage.end(submitted).await;
     assert_eq!((end.outcome.to_string(), &*end.text, end.calls), ("budget: turns".to_owned(), "step 3", 3));
     assert!(stage.results(run).await.iter().all(|result| result.ok));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cancelled_run_leaves_is_a_conversation_that_can_be_gone_on_with() {
+    let batch =
+        [("c_a", "bash", r#"{"command":"echo > begun; sleep 60"}"#), ("c_b", "read", r#"{"path":"a.txt"}"#)];
+    let server = answering([raw(&batch), chat::text("done")]).await;
+    let stage = stage(&server).await;
+    stage.write("ws", "a.txt", "noted\n");
+    let submitted = submit(&stage, &json!({}));
+    let run = submitted.run;
+    stage.until_file("ws", "begun").await;
+    stage.supervisor.cancel(run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "cancelled");
+    let calls = stage.results(run).await;
+    let failure = |id: &str| calls.iter().find(|result| result.call.as_str() == id).unwrap().failure;
+    assert_eq!((calls.len(), failure("c_a")), (2, Some(Failure::Cancelled)));
+
+    let state = replay(run, &stage.log(run).await);
+    let goes_on = [Message::User("Try again.".into())];
+    let messages = state.history().iter().cloned().chain(goes_on).collect();
+    let request = Request::new("fake-1".into(), messages);
+    let said = hear(provider(&server).stream(request, CancellationToken::new())).await;
+    assert_eq!((server.refusals(), said.text.as_str()), (Vec::new(), "done"));
+    let told = server.requests()[1]["messages"].clone();
+    let roles: Vec<_> = told.as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "tool", "user"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_that_is_no_text_or_too_much_of_it_goes_to_the_model_as_text_that_says_so() {
+    let odd = json!({ "command": r"printf 'ok \377\376 caf\351 \000 end\n'; exit 4" }).to_string();
+    let batch = [
+        ("c_a", "bash", odd.as_str()),
+        ("c_b", "bash", r#"{"command":"head -c 5000 /bin/ls"}"#),
+        ("c_c", "bash", r#"{"command":"seq 1 20000"}"#),
+        ("c_d", "bash", r#"{"command":"head -c 200000000 /dev/zero"}"#),
+    ];
+    let (results, server, _) = made(&batch, &json!({})).await;
+    // The server takes nothing but UTF-8 and JSON.
+    let messages = server.requests()[1]["messages"].clone();
+    let told = |id: &str| {
+        let result = messages.as_array().unwrap().iter().find(|one| one["tool_call_id"] == id).unwrap();
+        result["content"].as_str().unwrap().to_owned()
+    };
+    let replaced = "ok \u{fffd}\u{fffd} caf\u{fffd} \u{fffd} end\n[exit code 4]";
+    assert_eq!((results.iter().filter(|(ok, _)| *ok).count(), told("c_a").as_str()), (3, replaced));
+    assert!(told("c_b").starts_with("[binary output, 5000 bytes, not shown"), "{}", told("c_b"));
+    let long = told("c_c");
+    assert!(long.starts_with("1\n2\n") && long.ends_with("\n20000\n"), "{long}");
+    assert!(long.contains("[18000 lines (99001 bytes) left out"), "{long}");
+    assert!(told("c_d").starts_with("[binary output, 200000000 bytes, not shown"), "{}", told("c_d"));
 }

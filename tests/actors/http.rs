@@ -1,7 +1,7 @@
 //! Runs whose model is a server that accepts nothing doubtful.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -21,7 +21,7 @@ use crate::{
     stage::{Plan, Stage},
     support::{
         chat::{self, Brain},
-        server::{Answer, Server, Step},
+        server::{Answer, Rules, Server, Step},
     },
 };
 
@@ -29,6 +29,17 @@ use crate::{
 pub(crate) fn provider(server: &Server) -> Arc<OpenAi> {
     let settings = Settings { base_url: server.base_url(), ..Settings::default() };
     Arc::new(OpenAi::new(http::client().unwrap(), settings).unwrap())
+}
+
+/// A server that gives these answers, one a request.
+pub(crate) async fn answering(answers: impl IntoIterator<Item = Answer>) -> Server {
+    strictly(Rules::default(), answers).await
+}
+
+/// The same, with more rules.
+pub(crate) async fn strictly(rules: Rules, answers: impl IntoIterator<Item = Answer>) -> Server {
+    let answers = Mutex::new(answers.into_iter().collect::<VecDeque<_>>());
+    Server::strict(rules, move |_| answers.lock().unwrap().pop_front().expect("no more answers")).await
 }
 
 /// Over a log on the disk.
@@ -104,20 +115,23 @@ async fn a_server_that_has_too_much_to_do_is_asked_again_and_each_retry_is_of_re
 
 #[tokio::test]
 async fn a_cancel_during_the_wait_that_a_server_asked_for_ends_the_run_with_one_request_sent() {
-    let server = Server::start(|_| Answer::Status {
-        status: 503,
-        headers: vec![("retry-after", "30".to_owned())],
-        body: "{}".to_owned(),
-    })
-    .await;
-    let stage = stage(&server).await;
-    let submitted = stage.submit("ws", &Value::Null, &task("t"));
-    stage.until(submitted.run, "model_retry", 1).await;
-    let since = std::time::Instant::now();
-    stage.supervisor.cancel(submitted.run).await.unwrap();
-    assert_eq!(stage.outcome(submitted).await, "cancelled");
-    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    assert_eq!(server.requests().len(), 1);
+    let seconds = ("retry-after", "30".to_owned());
+    // Were the other one heeded, the run would wait without its slot.
+    let both = vec![("retry-after-ms", "30000".to_owned()), ("retry-after", "90".to_owned())];
+    for (status, headers) in [(503, vec![seconds.clone()]), (429, vec![seconds]), (429, both)] {
+        let headers = headers.clone();
+        let refusal = Answer::Status { status, headers, body: "{}".to_owned() };
+        let server = Server::start(move |_| refusal.clone()).await;
+        let stage = stage(&server).await;
+        let submitted = stage.submit("ws", &Value::Null, &task("t"));
+        let run = submitted.run;
+        stage.until(run, "model_retry", 1).await;
+        let since = std::time::Instant::now();
+        stage.supervisor.cancel(run).await.unwrap();
+        assert_eq!(stage.outcome(submitted).await, "cancelled");
+        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+        assert_eq!((server.requests().len(), stage.kinds(run).await.contains(&"parked")), (1, false));
+    }
 }
 
 #[tokio::test]

@@ -21,8 +21,13 @@ mod origins;
 mod overflow;
 mod pause;
 mod pause_in_trouble;
+mod refusals;
 mod restart;
+mod same_ids;
+mod silence;
 mod stage;
+mod streams;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod thoughts;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The ways in which servers say that a request is too long.
-const TOO_LONG: [(u16, &str); 3] = [
+const TOO_LONG: [(u16, &str); 4] = [
     (
         400,
         r#"{"error": {"message": "Prompt has 9120 tokens, but the configured context size is 8192 tokens",
@@ -25,6 +25,7 @@ const TOO_LONG: [(u16, &str); 3] = [
         r#"{"error": {"message": "This model's maximum context length is 8192 tokens. However, your messages resulted in
             9120 tokens.", "type": "invalid_request_error"}}"#,
     ),
+    (400, "request (9120 tokens) exceeds the available context size (8192 tokens)"),
     (413, "Request Entity Too Large"),
 ];
 

@@ -85,8 +85,9 @@ impl Asking {
     /// Shuts the account if asking on would only be refused; says what the run waits for without a slot, if it does.
     fn shut_account(&self, error: &ModelError) -> Option<ParkReason> {
         let account = self.model.governor.account();
-        // A time that no clock reaches is none.
-        let until = error.retry_after.and_then(|wait| Instant::now().checked_add(wait));
+        // A short wait is for the next request; of when there is money again it says nothing. A time that no clock reaches is none.
+        let long = error.retry_after.filter(|wait| *wait > PATIENCE);
+        let until = long.and_then(|wait| Instant::now().checked_add(wait));
         let shut = |reason| account.shut(Latched { reason, until, said: error.message.as_str().into() });
         let outlasts = self.services.settings.outlast_accounts;
         match error.class {
@@ -103,7 +104,7 @@ impl Asking {
             | FaultClass::Transient
             | FaultClass::Timeout
             | FaultClass::Stall => {
-                error.retry_after.filter(|wait| *wait > PATIENCE)?;
+                long?;
                 if error.class == FaultClass::RateLimit {
                     shut(LatchReason::RateLimit);
                 }

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::{Envelope, Event, FORMAT, Fact};
 use crate::domain::{
     id::{Pos, RunId, Seq},
+    text,
     time::Timestamp,
 };
 
@@ -24,8 +25,9 @@ pub enum DecodeError {
     Body(#[source] serde_json::Error),
 }
 
+/// Reads what other hands have written too: half of a surrogate pair is no reason to lose an event.
 pub(super) fn read<T: DeserializeOwned>(kind: &str, data: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(data).map_err(|source| DecodeError::Data { kind: kind.to_owned(), source })
+    text::from_json(data).map_err(|source| DecodeError::Data { kind: kind.to_owned(), source })
 }
 
 /// A fact as it is stored: what the row it lies in does not tell.
@@ -84,4 +86,23 @@ pub fn decode(body: &[u8], run: RunId, pos: Pos, first: Seq) -> Result<Vec<Envel
             Ok(Envelope { v: one.v, pos: pos.plus(index), run, seq: first.plus(index), fact })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::outcome::Outcome;
+
+    #[test]
+    fn half_of_a_surrogate_pair_in_stored_text_loses_no_event() {
+        let end = r#"{"outcome":"done","text":"bye \ud83e","turns":1,"calls":0,"usage":{"input":1,"output":1},
+            "queued_us":0,"duration_us":1,"active_us":1}"#;
+        let body = format!(r#"[{{"v":1,"at":1,"turn":1,"kind":"run_end","data":{end}}}]"#);
+        let run = RunId::new(Uuid::nil());
+        let read = decode(body.as_bytes(), run, Pos::START.plus(1), Seq::START.plus(1)).expect("read");
+        let Event::RunEnd(end) = &read[0].fact.event else { panic!("not an end: {read:?}") };
+        assert_eq!((end.outcome, &*end.text), (Outcome::Done, "bye \u{fffd}"));
+    }
 }
