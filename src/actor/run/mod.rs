@@ -35,6 +35,7 @@ mod message;
 mod place;
 mod purse;
 mod step;
+mod stop;
 mod timer;
 
 pub use ask::jitter;

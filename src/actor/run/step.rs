@@ -10,7 +10,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure, purse::Out};
+use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure, purse::Out, stop::Stopping};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -20,7 +20,7 @@ use crate::{
         event::{Event, Fact, FileChange, RunEnd},
         id::CallId,
         outcome::{Breakage, Outcome},
-        run::{Effect, EffectId, Input, Phase, Refused},
+        run::{Effect, EffectId, Input, Refused},
     },
     model::governor::{Permit, Pledge},
     store::{StoreError, Ticket},
@@ -32,7 +32,7 @@ use crate::{
 pub(super) struct Progress {
     /// What each is ended by.
     under_way: BTreeMap<EffectId, CancellationToken>,
-    stopping: Option<Stopping>,
+    pub(super) stopping: Option<Stopping>,
     pub(super) timer: Option<AbortHandle>,
     /// Given back as soon as the run asks.
     pub(super) pledge: Option<Pledge>,
@@ -65,15 +65,6 @@ impl Progress {
     pub(super) fn is_under_way(&self, effect: &EffectId) -> bool {
         self.under_way.contains_key(effect)
     }
-}
-
-/// How a run is to stop without having ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    /// At the end of its turn.
-    AfterTurn,
-    /// As soon as what runs has stopped.
-    Now,
 }
 
 impl RunActor {
@@ -298,59 +289,6 @@ impl RunActor {
         self.start_owed(me, state);
     }
 
-    pub(super) fn drain(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        state.progress.stopping.get_or_insert(Stopping::AfterTurn);
-        let between = matches!(state.run.phase(), Phase::Between | Phase::Queued);
-        if between || (state.run.parked().is_none() && state.call_request_off()) {
-            self.stop_unfinished(me, state)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn interrupt(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        state.progress.stopping = Some(Stopping::Now);
-        if state.run.parked().is_some() {
-            // It has stopped, and is on its way to the supervisor.
-            return Ok(());
-        }
-        self.call_off(state, state.run.waiting_calls().next().is_some());
-        if !state.run.is_acting() {
-            self.stop_unfinished(me, state)?;
-        }
-        Ok(())
-    }
-
-    /// Whether a run that is to stop has come far enough; if so, it stops instead of starting what it owes.
-    fn stops_here(&self, me: &ActorRef<RunMsg>, state: &RunState) -> bool {
-        let fresh_turn = state.waits_to_ask();
-        let stops = match state.progress.stopping {
-            Some(Stopping::AfterTurn) => fresh_turn,
-            Some(Stopping::Now) => fresh_turn || !state.run.is_acting(),
-            None => false,
-        };
-        if stops {
-            // By message: the step that led here has to be over first.
-            let _ = me.cast(RunMsg::Interrupt);
-        }
-        stops || state.progress.stopping == Some(Stopping::Now)
-    }
-
-    /// The log says that herder stopped here; the run goes on at the next start.
-    fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        self.give_up_request(state)?;
-        let now = self.services.clock.now();
-        let Ok(facts) = state.run.decide_while(Input::Interrupt, now, state.waited(now)) else {
-            return Ok(());
-        };
-        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
-        for fact in &facts {
-            state.run.evolve(fact);
-        }
-        self.call_off(state, state.run.waiting_calls().next().is_some());
-        self.announce(me, state, Err(Unended::Stopped), ticket);
-        Ok(())
-    }
-
     fn end(&self, me: &ActorRef<RunMsg>, state: &RunState, facts: Vec<Fact>, ticket: Ticket) {
         let end = facts
             .into_iter()
@@ -360,7 +298,7 @@ impl RunActor {
     }
 
     /// Tells the supervisor, once it is on disk; the actor is done.
-    fn announce(
+    pub(super) fn announce(
         &self,
         me: &ActorRef<RunMsg>,
         state: &RunState,
@@ -381,7 +319,7 @@ impl RunActor {
     }
 
     /// Ends what is under way. Calls that wait leave the queue at once.
-    fn call_off(&self, state: &RunState, calls_wait: bool) {
+    pub(super) fn call_off(&self, state: &RunState, calls_wait: bool) {
         self.cancel.cancel();
         if calls_wait {
             let _ = state.executor.cast(ExecutorMsg::Withdraw(state.run.id()));

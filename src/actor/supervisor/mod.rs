@@ -19,7 +19,7 @@ use crate::{
         gate::{Gates, PauseMode, Scope},
         id::{CallId, RunId, Seq},
         outcome::Outcome,
-        run::{Input, Refused, Run},
+        run::{Input, Run},
         task::TaskSpec,
         time::Timestamp,
         usage::NanoUsd,
@@ -29,6 +29,9 @@ use crate::{
 
 mod accounts;
 mod arrival;
+mod error;
+mod held;
+mod live;
 mod lives;
 mod message;
 mod notice;
@@ -43,6 +46,8 @@ mod slotless;
 mod tests;
 
 pub use accounts::Reserve;
+pub use error::{AskError, SubmitError};
+pub use held::HeldByBatch;
 pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands, Wait};
 pub use notice::Notice;
 use notice::Notices;
@@ -56,6 +61,7 @@ pub struct Supervisor {
     root: ActorRef<RootMsg>,
     services: Arc<Services>,
     blocked: watch::Receiver<Option<Blocked>>,
+    held: watch::Receiver<HeldByBatch>,
     notices: Notices,
 }
 
@@ -71,33 +77,6 @@ pub struct Submitted {
 /// Whether the task of a run that was taken on is on disk.
 type Recorded = oneshot::Receiver<Result<(), StoreError>>;
 
-/// Why a task was not taken on, or a run not taken up.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SubmitError {
-    #[error("the task cannot be taken on: {0}")]
-    Refused(#[from] Refused),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("herder is stopping")]
-    Stopping,
-}
-
-/// Why something asked of a run did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    #[error("{0}")]
-    Refused(#[from] Refused),
-    /// It waits for a slot or is held, and this is of what goes on in a run that has one.
-    #[error("the run is not at work")]
-    NotLive,
-    /// The log did not take it, or cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// It has ended, or nobody has taken it up.
-    #[error("no such run is live")]
-    NoSuchRun,
-}
-
 impl Supervisor {
     /// Starts the tree.
     ///
@@ -105,10 +84,12 @@ impl Supervisor {
     /// An actor could not be spawned.
     pub async fn start(services: Arc<Services>) -> Result<Self, ractor::SpawnErr> {
         let (tell, blocked) = watch::channel(None);
+        let (tell_held, held) = watch::channel(HeldByBatch::new());
         let notices = Notices::default();
-        let root = Root { services: services.clone(), blocked: tell, notices: notices.clone() };
+        let root =
+            Root { services: services.clone(), blocked: tell, held: tell_held, notices: notices.clone() };
         let (root, _) = Actor::spawn(None, root, ()).await?;
-        Ok(Self { root, services, blocked, notices })
+        Ok(Self { root, services, blocked, held, notices })
     }
 
     /// What the tree works with.
@@ -248,8 +229,20 @@ impl Supervisor {
     /// Waits until all that is left to do waits for a person to open an account, or the tree is down.
     pub async fn blocked(&self) -> Option<Blocked> {
         let mut blocked = self.blocked.clone();
-        let told = blocked.wait_for(Option::is_some).await;
-        told.ok().and_then(|told| told.clone())
+        loop {
+            blocked.wait_for(Option::is_some).await.ok()?;
+            // What was said to the root before has its effect first.
+            self.load().await;
+            let still = blocked.borrow_and_update().clone();
+            if still.is_some() {
+                return still;
+            }
+        }
+    }
+
+    /// The runs that are kept from getting a slot, as they change.
+    pub fn held(&self) -> watch::Receiver<HeldByBatch> {
+        self.held.clone()
     }
 
     /// What comes up from now on. Lossy: who listens too slowly misses some.

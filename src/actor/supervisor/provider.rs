@@ -14,9 +14,10 @@ use ractor::ActorRef;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
+    live::LiveRun,
     message::{Admitted, RootMsg, Wait},
     notice::{Notice, Notices},
-    root::{LiveRun, Tree, later},
+    root::{Tree, later},
 };
 use crate::{
     actor::run::fallback_of,
@@ -144,7 +145,7 @@ impl Tree {
 
     /// A run's time has come, unless it is gone or was given another one meanwhile.
     pub(super) fn due(&mut self, run: RunId) {
-        if let Some(held) = self.held.remove(&run) {
+        if let Some(held) = self.held.remove(run) {
             self.enqueue(held);
         }
     }
@@ -154,7 +155,7 @@ impl Tree {
         // Many runs ask few models.
         let mut latches: HashMap<&str, Option<Latched>> = HashMap::new();
         let mut waits: Vec<Wait> = Vec::new();
-        for Admitted { run, .. } in self.held.values().filter(|held| !self.gates.keep(&held.run)) {
+        for Admitted { run, .. } in self.held.iter().filter(|held| !self.gates.keep(&held.run)) {
             let name = run.model().map(|name| &**name).unwrap_or_default();
             let latched =
                 latches.entry(name).or_insert_with(|| self.latch_of(run).map(|blocked| blocked.latched));
@@ -198,7 +199,7 @@ impl Tree {
 
     fn all_blocked(&self) -> Option<Blocked> {
         let mut first = None;
-        for held in self.held.values() {
+        for held in self.held.iter() {
             let blocked = self.latch_of(&held.run).filter(|blocked| blocked.latched.until.is_none())?;
             first.get_or_insert(blocked);
         }

@@ -13,9 +13,11 @@ use super::{
     Jobs,
     accounts::Accounts,
     arrival::Arriving,
+    held::{Held, HeldByBatch},
+    live::LiveRun,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     notice::Notices,
-    over::{Ended, Waiters},
+    over::Ended,
     provider::{Attended, Blocked},
     shard::Shard,
     spawn_executor,
@@ -25,10 +27,8 @@ use crate::{
     domain::{
         admission::{Admission, Place},
         gate::Gates,
-        id::{BatchId, RunId, Seq},
-        outcome::Outcome,
-        run::{Input, Run},
-        task::TaskSpec,
+        id::{BatchId, RunId},
+        run::Input,
     },
     telemetry::metric,
 };
@@ -41,6 +41,8 @@ pub(super) struct Root {
     pub(super) services: Arc<Services>,
     /// What is told of [`Blocked`].
     pub(super) blocked: watch::Sender<Option<Blocked>>,
+    /// What is told of how many runs are held.
+    pub(super) held: watch::Sender<HeldByBatch>,
     pub(super) notices: Notices,
 }
 
@@ -54,7 +56,7 @@ pub(super) struct Tree {
     /// Runs that wait for a slot; none of them is held.
     pub(super) queue: Admission<Admitted>,
     /// Runs that are kept from getting one.
-    pub(super) held: HashMap<RunId, Admitted>,
+    pub(super) held: Held,
     pub(super) live: HashMap<RunId, LiveRun>,
     /// Runs whose logs are read.
     pub(super) arriving: HashMap<RunId, Arriving>,
@@ -71,40 +73,6 @@ pub(super) struct Tree {
     pub(super) stopping: Stopping,
     /// Who waits for everybody to have stopped.
     drained: Vec<RpcReplyPort<()>>,
-}
-
-/// A run that has a slot.
-pub(super) struct LiveRun {
-    pub(super) spec: Option<Arc<TaskSpec>>,
-    /// Where its log stood when it got the slot.
-    pub(super) head: Seq,
-    pub(super) done: Waiters,
-    /// It was told to end as this.
-    pub(super) wish: Option<Outcome>,
-    /// It was told to send no further request.
-    pub(super) held: bool,
-    /// The model that it asks.
-    pub(super) model: Option<Arc<str>>,
-    /// Whether another model can go on with it.
-    pub(super) falls_back: bool,
-}
-
-impl LiveRun {
-    pub(super) fn new(run: &Run, done: Waiters, wish: Option<Outcome>) -> Self {
-        Self {
-            spec: run.spec().cloned(),
-            head: run.seq(),
-            done,
-            wish,
-            held: false,
-            model: run.model().cloned(),
-            falls_back: false,
-        }
-    }
-
-    pub(super) fn batch(&self) -> Option<BatchId> {
-        self.spec.as_ref().and_then(|spec| spec.batch)
-    }
 }
 
 impl Actor for Root {
@@ -126,7 +94,7 @@ impl Actor for Root {
             jobs,
             shards,
             queue: Admission::default(),
-            held: HashMap::new(),
+            held: Held::new(self.held.clone()),
             live: HashMap::new(),
             arriving: HashMap::new(),
             gates: Gates::default(),
@@ -351,7 +319,7 @@ impl Tree {
     /// Starts nothing any more; what is live goes on.
     fn close(&mut self) {
         let queued = std::iter::from_fn(|| self.queue.pop());
-        for Admitted { run, done } in queued.chain(self.held.drain().map(|(_, held)| held)) {
+        for Admitted { run, done } in queued.chain(self.held.drain()) {
             done.stop(run.id());
         }
         if self.stopping == Stopping::No {

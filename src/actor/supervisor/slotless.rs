@@ -9,9 +9,10 @@ use ractor::ActorRef;
 
 use super::{
     AskError, end_without_actor,
+    live::LiveRun,
     message::{Admitted, Load, Reply, RootMsg, ShardMsg},
     over::{Ended, Unended, Waiters},
-    root::{LiveRun, Root, Tree, later},
+    root::{Root, Tree, later},
 };
 use crate::domain::{
     event::{ParkReason, RestartCause},
@@ -127,7 +128,7 @@ impl Tree {
     /// Holds a run that has no slot.
     pub(super) fn keep(&mut self, admitted: Admitted) {
         self.look_later(&admitted.run);
-        self.held.insert(admitted.run.id(), admitted);
+        self.held.insert(admitted);
     }
 
     pub(super) fn shut(&mut self, scope: Scope, mode: PauseMode) -> bool {
@@ -152,8 +153,8 @@ impl Tree {
         let kept = queue.remove_if(|queued| self.is_kept(&queued.run));
         self.queue = queue;
         let free: Vec<RunId> =
-            self.held.iter().filter(|(_, held)| !self.is_kept(&held.run)).map(|(run, _)| *run).collect();
-        let mut free: Vec<Admitted> = free.iter().filter_map(|run| self.held.remove(run)).collect();
+            self.held.iter().filter(|held| !self.is_kept(&held.run)).map(|held| held.run.id()).collect();
+        let mut free: Vec<Admitted> = free.into_iter().filter_map(|run| self.held.remove(run)).collect();
         let turned: Vec<(RunId, bool)> = self
             .live
             .iter()
@@ -176,11 +177,11 @@ impl Tree {
     }
 
     pub(super) fn slotless(&mut self, run: RunId) -> Option<&mut Admitted> {
-        self.held.get_mut(&run).or_else(|| self.queue.get_mut(run))
+        self.held.get_mut(run).or_else(|| self.queue.get_mut(run))
     }
 
     pub(super) fn take_slotless(&mut self, run: RunId) -> Option<Admitted> {
-        self.held.remove(&run).or_else(|| self.queue.remove(run))
+        self.held.remove(run).or_else(|| self.queue.remove(run))
     }
 
     pub(super) fn load(&self) -> Load {

@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// Runs of a batch that may be held without taking up room: their tasks wait for an account or a time, and the others go on.
+const MOST_HELD: usize = 10_000;
+
 /// What a batch is run by.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::app) struct Terms {
@@ -79,6 +82,9 @@ pub(in crate::app) trait Host {
 
     /// There may be more money now.
     fn affordable(&mut self) {}
+
+    /// Whether it gives up where only a person can open the account that all that is left waits for.
+    fn stops_when_blocked(&self) -> bool;
 
     /// Whether it goes on, after a while, with what the log has lost.
     fn outlasts_the_log(&self) -> bool;
@@ -180,13 +186,18 @@ impl<'a, H: Host> Course<'a, H> {
     /// Tells how many were never submitted, or were lost.
     async fn drive(&mut self, mut waiting: VecDeque<Next>) -> Result<usize, BatchError> {
         let (mut live, mut delays) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut held = self.supervisor.held();
         loop {
             // Whoever cancels says so too, but perhaps to the course before this one.
             if self.cancel.is_cancelled() {
                 self.stop();
             }
-            let may_start =
-                !self.stopping && !self.unaffordable && live.len() < self.host.room() && !waiting.is_empty();
+            let kept = held.borrow_and_update().get(&Some(self.batch)).copied().unwrap_or_default();
+            let room = self.host.room().saturating_add(kept.min(MOST_HELD));
+            let may_start = !self.stopping && !self.unaffordable && live.len() < room && !waiting.is_empty();
+            // Nobody is there to open an account, and nothing else is left to do.
+            let may_be_blocked =
+                self.host.stops_when_blocked() && !self.stopping && !may_start && delays.is_empty();
             if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
                 let lost = delays.len() - self.retrying.len();
                 self.cut_short |= lost > 0;
@@ -219,6 +230,13 @@ impl<'a, H: Host> Course<'a, H> {
                     continue;
                 }
                 Some(over) = live.next(), if !live.is_empty() => over?,
+                Some(blocked) = self.supervisor.blocked(), if may_be_blocked => {
+                    self.report.blocked = Some(blocked);
+                    self.host.halt(HaltHow::Now);
+                    self.stop();
+                    continue;
+                }
+                Ok(()) = held.changed(), if !waiting.is_empty() => continue,
                 Some(next) = delays.next(), if !delays.is_empty() && !self.stopping => {
                     let next: Next = next;
                     self.retrying.remove(&next.task);

@@ -16,7 +16,6 @@ use super::{
     tasks::LineLost,
 };
 use crate::{
-    actor::supervisor::Blocked,
     app::{herder::Herder, input::InputTask, spent},
     config::Config,
     domain::{
@@ -25,6 +24,7 @@ use crate::{
         event::RunEnd,
         id::{BatchId, RunId},
     },
+    store::RunFilter,
 };
 
 /// A batch that is ready to be run.
@@ -47,7 +47,6 @@ struct Alone<'a, T> {
     results: Results,
     stopper: &'a Stopper,
     is_stopped: bool,
-    blocked: Option<Blocked>,
     interrupted: &'a CancellationToken,
     tell: T,
 }
@@ -76,7 +75,12 @@ impl Batch {
         let is_changed = journal.history.is_of_a_changed_line(&slice);
         submit_asked(&*store, batch, &slice, &mut plan, is_changed, &clock).await?;
         journal.record(&tasks, &chosen, &options, &clock).await?;
-        let models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
+        let resumed = store.runs(RunFilter { batch: Some(batch), ..RunFilter::default() }).await?;
+        let resuming: BTreeSet<RunId> = plan.resume.iter().map(|resume| resume.run).collect();
+        let mut models: BTreeSet<&str> = tasks.iter().map(|task| &*task.spec.model).collect();
+        // A run goes on with the model that it began with.
+        let resumed = resumed.iter().filter(|run| resuming.contains(&run.run));
+        models.extend(resumed.filter_map(|run| run.asked.as_ref()).map(|asked| &*asked.model));
         let herder = Herder::start(config, journal.state, models).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
         if options.max_cost.is_some() {
@@ -118,7 +122,6 @@ impl Batch {
             results,
             stopper: &stopper,
             is_stopped: false,
-            blocked: None,
             interrupted: &interrupted,
             tell,
         };
@@ -132,10 +135,7 @@ impl Batch {
             Err(error) => Err(error.into()),
         };
         let report = match reached {
-            Ok(Reached { report, host, error: None, .. }) => {
-                let blocked = host.blocked;
-                host.results.finish().await.map(|()| Report { blocked, ..report })
-            }
+            Ok(Reached { report, host, error: None, .. }) => host.results.finish().await.map(|()| report),
             Ok(Reached { error: Some(error), .. }) | Err(error) => Err(error),
         };
         // Whoever was interrupted may still be saying so; after an error, whoever runs is.
@@ -157,15 +157,7 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
         if self.is_stopped {
             return std::future::pending().await;
         }
-        let supervisor = &self.herder.supervisor;
-        tokio::select! {
-            () = self.stopper.drained() => {}
-            // Nobody is there to open it.
-            Some(blocked) = supervisor.blocked() => {
-                self.blocked = Some(blocked);
-                self.interrupted.cancel();
-            }
-        }
+        self.stopper.drained().await;
         self.is_stopped = true;
         Asked::Stop
     }
@@ -191,6 +183,11 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
     /// Whoever gave the command may give it again, with more money.
     fn unaffordable(&mut self, _: usize) -> bool {
         false
+    }
+
+    /// Whoever gave the command is told, and may give it again.
+    fn stops_when_blocked(&self) -> bool {
+        true
     }
 
     /// Whoever gave the command is told, and may give it again.

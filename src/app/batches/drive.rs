@@ -245,6 +245,11 @@ impl Host for Driving {
         self.entry.status.send_modify(|status| status.unaffordable = false);
     }
 
+    /// Somebody may open it any time.
+    fn stops_when_blocked(&self) -> bool {
+        false
+    }
+
     fn outlasts_the_log(&self) -> bool {
         true
     }
