@@ -22,7 +22,6 @@ use super::{
     signals::Signals,
     start::{caller, say, serve_metrics, warn_of_silent_tools, with_rules},
     stdout::Output,
-    waits,
 };
 use crate::{
     actor::{Live, LiveDelta},
@@ -118,13 +117,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let supervisor = herder.supervisor.clone();
     let drain = context.config.supervisor.drain();
     let stopping = async {
-        let blocked = tokio::select! {
-            () = stopper.drained() => None,
-            Some(blocked) = supervisor.blocked() => Some(blocked),
-        };
-        if let Some(blocked) = &blocked {
-            say(&waits::blocked(blocked));
-        }
+        stopper.drained().await;
         tokio::select! {
             () = supervisor.drain(drain) => {}
             () = stopper.stopped_now() => {

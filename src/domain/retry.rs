@@ -13,6 +13,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const BASE: Duration = Duration::from_millis(500);
 const CEILING: Duration = Duration::from_secs(30);
 
+/// The ceiling for a rate limit, which the account's places and rates heed too: a longer wait would only leave them idle.
+const RATE_LIMIT_CEILING: Duration = Duration::from_secs(8);
+
 /// Whether a failure uses up one of a turn's tries. The others are no fault of the request, or end the turn at once.
 pub const fn uses_a_try(class: FaultClass) -> bool {
     match class {
@@ -64,11 +67,12 @@ pub fn delay(
         | FaultClass::ContextOverflow
         | FaultClass::Cancelled => false,
     };
-    again.then(|| retry_after.unwrap_or_else(|| backoff(attempt, jitter)))
+    let ceiling = if class == FaultClass::RateLimit { RATE_LIMIT_CEILING } else { CEILING };
+    again.then(|| retry_after.unwrap_or_else(|| backoff(attempt, ceiling, jitter)))
 }
 
-fn backoff(attempt: u32, jitter: f64) -> Duration {
-    let ceiling = BASE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(CEILING);
+fn backoff(attempt: u32, ceiling: Duration, jitter: f64) -> Duration {
+    let ceiling = BASE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(ceiling);
     // A rate limit retries for as long as the run may: never in a hot loop.
     ceiling.mul_f64(jitter.clamp(0.0, 1.0)).max(Duration::from_millis(10))
 }
@@ -94,7 +98,7 @@ mod tests {
     #[test]
     fn a_rate_limit_is_asked_again_for_ever_and_never_at_once() {
         assert_eq!(delay(FaultClass::RateLimit, 0, 1_000, None, 0.0), Some(Duration::from_millis(10)));
-        assert_eq!(delay(FaultClass::RateLimit, 0, 1_000, None, 1.0), Some(CEILING));
+        assert_eq!(delay(FaultClass::RateLimit, 0, 1_000, None, 1.0), Some(RATE_LIMIT_CEILING));
     }
 
     #[test]

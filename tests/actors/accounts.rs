@@ -7,7 +7,7 @@ use herder::{
     domain::event::Event,
     model::{
         Delta, Model, ModelError, ModelProvider, RateLimits, Request,
-        governor::{Concurrency, LatchReason, Rates, Window},
+        governor::{Account, Concurrency, Governor, LatchReason, Latched, Rates, Window},
         scripted::Scripted,
     },
 };
@@ -117,9 +117,12 @@ async fn a_run_that_is_not_to_outlast_its_account_ends_with_what_the_provider_sa
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
     let stage = Plan::paused().start().await;
-    let refused = || after(&json!({ "status": 401, "body": "bad key" }));
-    assert_eq!(stage.outcome(stage.run(&refused())).await, "provider_error: auth");
-    let second = stage.run(&refused());
+    let fault = json!({ "fault": { "status": 401, "body": "bad key" } });
+    let first = stage.run(&json!([fault, { "text": "done" }]));
+    let run = first.run;
+    assert_eq!(stage.outcome(first).await, "done", "the key may have been changed in that moment");
+    assert_eq!(retries(&stage, run).await, ["auth"]);
+    let second = stage.run(&json!([fault, fault, { "text": "done" }]));
     stage.until(second.run, "parked", 1).await;
     assert_eq!(stage.supervisor.blocked().await.unwrap().latched.reason, LatchReason::Auth);
     assert!(stage.governor().account().open());
@@ -129,14 +132,13 @@ async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
 #[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_key_go_on_when_their_model_gets_another_one() {
     let stage = Plan::paused().start().await;
-    let refused = || after(&json!({ "status": 401, "body": "bad key" }));
-    assert_eq!(stage.outcome(stage.run(&refused())).await, "provider_error: auth");
-    let second = stage.run(&refused());
-    stage.until(second.run, "parked", 1).await;
+    let fault = json!({ "fault": { "status": 401, "body": "bad key" } });
+    let run = stage.run(&json!([fault, fault, { "text": "done" }]));
+    stage.until(run.run, "parked", 1).await;
     let models = &stage.supervisor.services().models;
     models.insert(Model::new("m", Arc::new(Scripted::default())));
     stage.supervisor.look_again();
-    assert_eq!(stage.outcome(second).await, "done");
+    assert_eq!(stage.outcome(run).await, "done");
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,4 +247,63 @@ async fn what_the_head_of_an_answer_tells_of_the_limits_is_heeded_before_the_ans
     assert_eq!(stage.governor().view().out, 1);
     stage.supervisor.cancel(run.run).await.unwrap();
     assert_eq!(stage.outcome(run).await, "cancelled");
+}
+
+/// A model of the scripted kind with an account of its own, which shuts.
+fn model(name: &str, fallbacks: &[&str]) -> Model {
+    Model {
+        governor: Governor::new(Account::new(name), places(2)),
+        fallbacks: fallbacks.iter().map(|name| (*name).into()).collect(),
+        ..Model::new(name, Arc::new(Scripted::default()))
+    }
+}
+
+/// A tree where `m` is used up and `b` goes on in its place.
+async fn fallen_back(plan: Plan) -> (Stage, Arc<Model>, Arc<Model>) {
+    let stage = plan.start().await;
+    let models = &stage.supervisor.services().models;
+    models.insert(model("m", &["b"]));
+    models.insert(model("b", &[]));
+    let [m, b] = ["m", "b"].map(|name| models.get(name).unwrap());
+    (stage, m, b)
+}
+
+fn shut(model: &Model, reason: LatchReason, until: Option<Instant>) {
+    assert!(model.governor.account().shut(Latched { reason, until, said: "no".into() }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_can_ask_another_model_does_not_wait_and_leaves_the_account_as_it_is() {
+    let (stage, m, _) = fallen_back(Plan::paused().settings(|settings| settings.follow_models = true)).await;
+    let until = Instant::now() + Duration::from_secs(1_000);
+    shut(&m, LatchReason::RateLimit, Some(until));
+    let began = Instant::now();
+    // The first reply of a script answers the request that was not sent.
+    let script = json!([{ "text": "of m" }, { "text": "of b", "delay_ms": 1_000 }]);
+    let runs: Vec<_> = (0..6).map(|_| stage.run(&script)).collect();
+    for run in runs {
+        assert_eq!(&*stage.end(run).await.text, "of b");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(m.governor.account().latch().unwrap().until, Some(until), "nobody moved it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_at_their_last_model_wait_for_its_account_without_a_slot() {
+    let (stage, m, b) = fallen_back(Plan::paused()).await;
+    shut(&m, LatchReason::Quota, None);
+    let call = json!({ "calls": [{ "name": "list", "arguments": {} }], "delay_ms": 5_000 });
+    let works = json!([{ "text": "" }, call, { "text": "done" }]);
+    let runs: Vec<_> = (0..6).map(|_| stage.run(&works)).collect();
+    for run in &runs {
+        stage.until(run.run, "model_switched", 1).await;
+    }
+    shut(&b, LatchReason::Quota, None);
+    assert_eq!(&*stage.supervisor.blocked().await.unwrap().account, "b");
+    let load = stage.supervisor.load().await;
+    assert_eq!((load.live, load.held), (0, 6));
+    assert!(b.governor.account().open());
+    for run in runs {
+        assert_eq!(stage.outcome(run).await, "done");
+    }
 }

@@ -101,7 +101,7 @@ async fn a_run_that_nobody_limited_is_bounded_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_provider_is_never_done() {
     let broken = json!({ "text": "almost", "stop": "error" });
-    let refused = json!({ "fault": { "status": 401 } });
+    let refused = json!({ "fault": { "status": 400 } });
     for script in
         [json!([broken, broken, broken, broken, broken]), json!([refused]), json!([look("a"), refused])]
     {

@@ -149,6 +149,6 @@ async fn a_single_run_whose_account_only_a_person_can_open_is_not_waited_for() {
     let place = place(&server, 1);
     let args = ["run", "Do it.", "--model", "m", "-w", "work", "--policy", "read-only"];
     let ended = place.herder(&args).expect(1);
-    assert!(ended.err.contains("account team is used up (HTTP 429: no credit left"), "{}", ended.err);
-    assert!(ended.err.contains("waits for quota at the provider"), "{}", ended.err);
+    assert!(ended.err.contains("provider_error: quota"), "{}", ended.err);
+    assert!(ended.err.contains("HTTP 429: no credit left"), "{}", ended.err);
 }

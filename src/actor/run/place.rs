@@ -96,8 +96,9 @@ impl Asking {
                 (account.latch().is_some() && outlasts).then_some(ParkReason::Quota)
             }
             FaultClass::Auth => {
-                let is_shut = account.rejected(&error.message);
-                (is_shut && outlasts).then_some(ParkReason::Auth)
+                // A first refusal may be a key that is being changed: the run asks once more, and the second shuts.
+                account.rejected(&error.message);
+                (outlasts && !account.is_lone()).then_some(ParkReason::Auth)
             }
             FaultClass::RateLimit
             | FaultClass::Overloaded

@@ -107,6 +107,11 @@ impl Account {
         })
     }
 
+    /// Whether it never shuts.
+    pub const fn is_lone(&self) -> bool {
+        self.is_lone
+    }
+
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
