@@ -138,6 +138,7 @@ impl ModelSetup {
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
+            answer_tokens: model.answer_tokens,
             governor: self.accounts.governor(name, &model, config.supervisor.max_live_runs),
             fallbacks: model.fallbacks.iter().map(|name| name.as_str().into()).collect(),
         })

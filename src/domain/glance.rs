@@ -218,7 +218,8 @@ impl Glance {
             Event::Resumed(_) => self.paused = false,
             Event::Parked(_) => self.parked = true,
             Event::Unparked(_) => self.parked = false,
-            Event::InputQueued(_)
+            Event::RequestSent(_)
+            | Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
             | Event::LimitsSet(_)

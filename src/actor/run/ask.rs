@@ -89,8 +89,7 @@ pub(super) fn spawn(
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
     let projection = state.run.projection(budget);
-    let purse = Purse::of(actor, state, &spec);
-    state.progress.out = Some(purse.out());
+    let purse = Purse::of(actor, me, state, &spec);
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
         digest: None,
@@ -206,9 +205,9 @@ impl Asking {
         }
         request.params.max_tokens = Some(self.purse.ask.max_tokens);
         self.record.max_tokens = request.params.max_tokens;
-        let most = self.purse.costs().then(|| self.purse.most());
+        let most = self.purse.counted();
+        self.purse.depart(&mut held, turn, attempt).await;
         self.since = Instant::now();
-        self.purse.sent(&mut held);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
         let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
@@ -332,6 +331,8 @@ fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
         usage: None,
         waited: Duration::ZERO,
         shown,
+        allowed: None,
+        fits: false,
         parks: None,
         fallback: None,
         jitter: jitter(),

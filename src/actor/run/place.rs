@@ -65,6 +65,8 @@ impl Asking {
             usage,
             waited: self.departure.waited(self.services.clock.now()),
             shown: self.bytes,
+            allowed: Some(self.purse.ask.max_tokens),
+            fits: self.purse.fits(),
             parks,
             fallback: None,
             jitter: jitter(),

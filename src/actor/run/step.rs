@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure, purse::Out};
+use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -39,8 +39,6 @@ pub(super) struct Progress {
     pub(super) departure: Option<Departure>,
     /// A place to ask from, on its way from one request of a turn to the next.
     pub(super) permit: Option<Permit>,
-    /// What the open request may have used up, if it is out.
-    pub(super) out: Option<Out>,
     /// The last append that was handed over.
     pub(super) last: Option<Ticket>,
 }
@@ -182,9 +180,6 @@ impl RunActor {
         state: &mut RunState,
         input: Input,
     ) -> Result<Result<Ticket, Refused>, StoreError> {
-        if matches!(input, Input::End(_)) {
-            self.give_up_request(state)?;
-        }
         let facts = match state.run.decide(input, self.services.clock.now()) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
@@ -327,7 +322,6 @@ impl RunActor {
 
     /// The log says that herder stopped here; the run goes on at the next start.
     fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        self.give_up_request(state)?;
         let Ok(facts) = state.run.decide(Input::Interrupt, self.services.clock.now()) else { return Ok(()) };
         let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
         for fact in &facts {

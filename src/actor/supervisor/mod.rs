@@ -8,10 +8,7 @@ use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::{oneshot, watch};
 
-use super::{
-    Services, executor,
-    run::{self, Offer},
-};
+use super::{Services, executor};
 use crate::{
     domain::{
         budget::{Node, Standing, UserBudget},
@@ -262,15 +259,6 @@ impl Supervisor {
         let _ = self.root.cast(RootMsg::Spent(node, amount));
     }
 
-    /// What a run has cost by its log, with the most that its open request may have if nobody works on it.
-    pub fn cost_of(&self, run: &Run) -> NanoUsd {
-        let mut cost = run.usage().cost.unwrap_or_default();
-        if let Some(Input::RequestLost(usage)) = lost(&self.services, run) {
-            cost += usage.cost.unwrap_or_default();
-        }
-        cost
-    }
-
     /// What is spent and reserved.
     pub async fn accounts(&self) -> Vec<(Node, Standing)> {
         self.query(RootMsg::Accounts).await
@@ -328,7 +316,7 @@ async fn record_end(
 ) -> Result<(Arc<RunEnd>, Seq), (Unended, AskError)> {
     let head = run.seq();
     let mut facts = Vec::new();
-    for input in lost(services, &run).into_iter().chain(inputs) {
+    for input in inputs {
         // What one of them ended, the next has nothing to say about.
         facts.extend(told(&mut run, input, services.clock.now()));
     }
@@ -347,12 +335,6 @@ async fn record_end(
         Some(Event::RunEnd(end)) => Ok((Arc::new(*end), run.seq())),
         Some(_) | None => Err((Unended::Left, AskError::NoSuchRun)),
     }
-}
-
-/// That an open request of a run that nobody works on may have cost something.
-fn lost(services: &Services, run: &Run) -> Option<Input> {
-    let model = services.models.get(run.model()?)?;
-    run::lost(run, &model, &Offer::of(services, run.spec()?)).map(Input::RequestLost)
 }
 
 fn panicked() -> StoreError {

@@ -65,6 +65,8 @@ impl Run {
                 usage,
                 waited,
                 shown,
+                allowed,
+                fits,
                 parks,
                 fallback,
                 jitter,
@@ -77,12 +79,14 @@ impl Run {
                     usage,
                     waited_us: micros(waited),
                     shown,
+                    allowed,
+                    fits,
                     parks,
                     fallback,
                     jitter,
                 });
             }
-            Input::RequestLost(usage) => draft.request_lost(usage)?,
+            Input::RequestSent { turn, attempt, usage } => draft.request_sent(turn, attempt, usage)?,
             Input::OutOfBudget { turn, attempt, limit } => {
                 draft.expect_request(turn, attempt)?;
                 draft.finish_turn(Outcome::Budget(limit), None);
@@ -98,9 +102,15 @@ impl Run {
             Input::Unpark => draft.unpark()?,
             Input::SetLimits(limits) => draft.set_limits(limits)?,
             Input::End(outcome) => draft.end_early(outcome)?,
-            Input::Interrupt => draft.push(Event::Interrupted(Interrupted {})),
+            Input::Interrupt => {
+                draft.lose_request();
+                draft.push(Event::Interrupted(Interrupted {}));
+            }
             Input::Restart { cause, error } => draft.restart(cause, error),
-            Input::GiveUp { breakage, error } => draft.give_up(breakage, error),
+            Input::GiveUp { breakage, error } => {
+                draft.lose_request();
+                draft.give_up(breakage, error);
+            }
         }
         Ok(draft.facts)
     }
