@@ -259,6 +259,11 @@ impl Supervisor {
         let _ = self.root.cast(RootMsg::Spent(node, amount));
     }
 
+    /// Says that nothing more is to come there; if it does, what was spent before has to be said again.
+    pub fn forget(&self, node: Node) {
+        let _ = self.root.cast(RootMsg::Forget(node));
+    }
+
     /// What is spent and reserved.
     pub async fn accounts(&self) -> Vec<(Node, Standing)> {
         self.query(RootMsg::Accounts).await
