@@ -29,10 +29,11 @@ use crate::{
     store::{StoreError, Ticket},
 };
 
-/// Tokens that an answer may have where nobody says so; of a model that thinks, that with its thoughts. Servers count what
-/// an answer may have as if it had it, and so do budgets.
+/// Tokens that an answer may have where nobody says so; of a model that thinks, and of one that is to think hard, that
+/// with its thoughts. Servers count what an answer may have as if it had it, and so do budgets.
 const MAX_TOKENS: u32 = 8_192;
 const MAX_TOKENS_WITH_THOUGHTS: u32 = 16_384;
+const MAX_TOKENS_THINKING_HARD: u32 = 32_768;
 
 /// A model whose answers may be longer than this is one that thinks.
 const LONGEST_WITHOUT_THOUGHTS: u32 = 32_768;
@@ -223,9 +224,12 @@ fn ask(run: &Run, spec: &TaskSpec, model: &Model, tools: &Offer) -> Ask {
 fn answer_tokens(spec: &TaskSpec, model: &Model, input: u64, at_most: Option<u32>) -> u32 {
     let most = model.max_output_tokens.unwrap_or(u32::MAX);
     let by_itself = || {
-        let thinks = spec.params.reasoning_effort.is_some()
-            || model.max_output_tokens.is_some_and(|most| most > LONGEST_WITHOUT_THOUGHTS);
-        let usual = if thinks { MAX_TOKENS_WITH_THOUGHTS } else { MAX_TOKENS };
+        let usual = match spec.params.reasoning_effort.as_deref() {
+            Some("high" | "xhigh" | "max") => MAX_TOKENS_THINKING_HARD,
+            Some(_) => MAX_TOKENS_WITH_THOUGHTS,
+            None if most > LONGEST_WITHOUT_THOUGHTS && most < u32::MAX => MAX_TOKENS_WITH_THOUGHTS,
+            None => MAX_TOKENS,
+        };
         let wish = model.answer_tokens.unwrap_or(usual);
         let Some(window) = model.context_tokens else { return wish };
         let room = window.saturating_sub(input).max(MIN_TOKENS.into()).min(window / 2);
@@ -257,7 +261,8 @@ mod tests {
             (&plain, model(None, None, None), 0, None, 8_192),
             (&plain, model(Some(4_096), None, Some(100_000)), 1_000, None, 4_096),
             (&plain, model(Some(128_000), None, Some(400_000)), 1_000, None, 16_384),
-            (&spec(None, Some("high")), model(Some(32_000), None, None), 0, None, 16_384),
+            (&spec(None, Some("low")), model(Some(32_000), None, None), 0, None, 16_384),
+            (&spec(None, Some("high")), model(Some(32_000), None, None), 0, None, 32_000),
             (&plain, model(Some(50_000), Some(50_000), Some(400_000)), 0, None, 50_000),
             (&plain, model(Some(50_000), Some(50_000), Some(400_000)), 390_000, None, 10_000),
             (&plain, model(None, None, Some(8_192)), 7_900, None, 1_024),
