@@ -322,6 +322,8 @@ fn input(run: &Run, step: Step) -> Option<Input> {
             usage: None,
             waited: std::time::Duration::ZERO,
             shown: run.projection(None).bytes,
+            allowed: None,
+            fits: false,
             parks: None,
             fallback: fallback.map(Arc::from),
             jitter: 0.5,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{
-    models::{ModelSetup, ModelsError},
+    models::{ModelSetup, ModelsError, check_price, is_priced},
     state::State,
     tools::{self, ToolsError},
 };
@@ -136,7 +136,7 @@ impl Herder {
     /// configuration does not have any more stays as it was.
     ///
     /// # Errors
-    /// The first whose server cannot be set up; nothing was changed.
+    /// The first whose server cannot be set up, or whose price is not known though costs are limited; nothing was changed.
     pub fn replace_models(&self, config: &Config) -> Result<(), ModelsError> {
         let models = &self.supervisor.services().models;
         let names = models.names();
@@ -146,6 +146,15 @@ impl Herder {
         // What these newly fall back on comes first, so that it is there when they are.
         for fallback in fresh.iter().flat_map(|model| &model.fallbacks) {
             self.setup.add(models, config, fallback)?;
+        }
+        if config.limits_costs() {
+            let fallbacks =
+                fresh.iter().flat_map(|model| &model.fallbacks).filter(|name| !names.contains(name));
+            fallbacks
+                .map(|name| check_price(models, name))
+                .chain(fresh.iter().map(is_priced))
+                .collect::<Result<(), _>>()
+                .map_err(ModelsError::Unpriced)?;
         }
         fresh.into_iter().for_each(|model| models.insert(model));
         self.supervisor.look_again();

@@ -45,10 +45,12 @@ fn unpriced(name: &str) -> String {
 pub fn check_price(models: &Models, name: &str) -> Result<(), String> {
     let Some(model) = models.get(name) else { return Ok(()) };
     let fallbacks = model.fallbacks.iter().filter_map(|name| models.get(name));
-    match std::iter::once(model.clone()).chain(fallbacks).find(|model| model.price.is_none()) {
-        Some(model) => Err(unpriced(&model.name)),
-        None => Ok(()),
-    }
+    std::iter::once(model.clone()).chain(fallbacks).try_for_each(|model| is_priced(&model))
+}
+
+/// Whether what a model itself costs is known.
+pub(super) fn is_priced(model: &Model) -> Result<(), String> {
+    if model.price.is_some() { Ok(()) } else { Err(unpriced(&model.name)) }
 }
 
 /// Sets models up as runs come to ask for them. Those of one server share its connections, those of one account its limits.
@@ -138,6 +140,7 @@ impl ModelSetup {
             context_tokens: model.context_window.map(u64::from),
             price: price(model.price),
             max_output_tokens: model.max_output_tokens,
+            answer_tokens: model.answer_tokens,
             governor: self.accounts.governor(name, &model, config.supervisor.max_live_runs),
             fallbacks: model.fallbacks.iter().map(|name| name.as_str().into()).collect(),
         })

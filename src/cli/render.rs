@@ -140,6 +140,7 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
                 instant(retry.not_before).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string());
             (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
         }
+        Event::RequestSent(sent) => (Tone::Dim, format!("may use {} tokens", sent.usage.total())),
         Event::RequestLost(lost) => (Tone::Notable, format!("may have used {} tokens", lost.usage.total())),
         Event::ModelSwitched(switched) => {
             let text = format!("{} instead of {}: {}", switched.to, switched.from, quote(&switched.error));
@@ -261,6 +262,7 @@ mod tests {
                 "model_retry",
                 r#"{"attempt": 1, "class": "rate_limit", "error": "429", "not_before": 1764489601000000}"#,
             ),
+            ("request_sent", r#"{"attempt": 1, "usage": {"input": 10, "output": 5}}"#),
             ("request_lost", r#"{"usage": {"input": 10, "output": 5}}"#),
             (
                 "model_switched",

@@ -131,7 +131,8 @@ impl Talk {
             | Event::TurnStart(_)
             | Event::TurnEnd(_)
             | Event::CallStarted(_)
-            | Event::InputClaimed(_) => return String::new(),
+            | Event::InputClaimed(_)
+            | Event::RequestSent(_) => return String::new(),
             event @ (Event::Decision(_)
             | Event::InputQueued(_)
             | Event::ModelRetry(_)

@@ -148,6 +148,9 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
                 return refuse(key, "stands beside free = true; keep one of the two");
             }
         }
+        if let Some((key, what)) = unreserved(&table.extra_body) {
+            return Err(layers.refuse(&["models", name, "extra_body", key], what));
+        }
         if table.account.as_deref().is_some_and(|account| account.trim().is_empty()) {
             return refuse("account", "is empty; give a name, or leave it out");
         }
@@ -169,6 +172,19 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         }
     }
     Ok(())
+}
+
+/// What would have a server answer more than was reserved for it.
+fn unreserved(extra_body: &serde_json::Map<String, serde_json::Value>) -> Option<(&str, &'static str)> {
+    const TOKENS: &str = "is sent with each request, within every limit; set max_output_tokens of the model instead, or \
+                          max_tokens in [defaults.params] or a task's params";
+    const TABLE: [(&str, &str); 4] = [
+        ("max_tokens", TOKENS),
+        ("max_completion_tokens", TOKENS),
+        ("max_output_tokens", TOKENS),
+        ("n", "one answer is heard, and all would be paid for; leave it out"),
+    ];
+    TABLE.into_iter().find(|(key, _)| extra_body.contains_key(*key))
 }
 
 /// What is wrong with a table's fallbacks: one that is nothing, or a way back to the model itself.

@@ -20,6 +20,9 @@ mod tests;
 /// Where the limit of an answer has its newer name.
 const OPENAI_HOST: &str = "https://api.openai.com/";
 
+/// What Anthropic takes for a token that it puts into its cache, as a multiple of one that it does not.
+const CACHE_WRITE: f64 = 1.25;
+
 /// A model as it can be asked: every setting found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -32,7 +35,10 @@ pub struct Model {
     pub headers: BTreeMap<String, Secret>,
     pub extra_body: serde_json::Map<String, serde_json::Value>,
     pub context_window: Option<u32>,
+    /// As many as an answer can have.
     pub max_output_tokens: Option<u32>,
+    /// As many as an answer is to have by itself, if the table says so.
+    pub answer_tokens: Option<u32>,
     pub requests_per_minute: Option<NonZeroU32>,
     pub tokens_per_minute: Option<NonZeroU64>,
     pub max_concurrency: Option<NonZeroU32>,
@@ -68,15 +74,17 @@ pub enum Price {
 }
 
 impl Price {
-    /// Tokens that the provider had cached, or put there, cost what others do, unless said otherwise.
-    fn of(free: bool, figures: &Figures) -> Self {
+    /// Tokens that the provider had cached, or put there, cost what others do, unless said otherwise. Anthropic takes more
+    /// for putting them there, and is asked to.
+    fn of(provider: Provider, free: bool, figures: &Figures) -> Self {
+        let written = |input| if provider == Provider::Anthropic { input * CACHE_WRITE } else { input };
         match (free, figures.input_usd_per_mtok, figures.output_usd_per_mtok) {
             (true, _, _) => Self::Free,
             (false, Some(input), Some(output)) => Self::PerMtok {
                 input,
                 output,
                 cached: figures.cached_usd_per_mtok.unwrap_or(input),
-                cache_write: figures.cache_write_usd_per_mtok.unwrap_or(input),
+                cache_write: figures.cache_write_usd_per_mtok.unwrap_or_else(|| written(input)),
             },
             (false, _, _) => Self::Unknown,
         }
@@ -137,9 +145,10 @@ impl Config {
         Ok(Model {
             key: self.key(&found, base_url.as_deref(), moved.is_some()),
             account: account(&found, base_url.as_deref(), moved.is_some()),
-            price: Price::of(table.free, &figures),
+            price: Price::of(found.provider, table.free, &figures),
             context_window: figures.context_window,
             max_output_tokens: figures.max_output_tokens,
+            answer_tokens: table.max_output_tokens,
             reasoning: figures.reasoning.unwrap_or_default(),
             token_limit: table.token_limit.unwrap_or(own_limit),
             prompt_cache: table.prompt_cache.unwrap_or(true),

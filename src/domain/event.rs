@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{request::is_zero, stored::read};
 pub use self::{
-    request::{Correction, ModelRetry, ModelSwitched, RequestLost},
+    request::{Correction, ModelRetry, ModelSwitched, RequestLost, RequestSent},
     stored::{DecodeError, decode, encode},
 };
 use super::{
@@ -80,6 +80,8 @@ pub enum Event {
     InputClaimed(InputClaimed),
     /// A request failed and will be sent again.
     ModelRetry(ModelRetry),
+    /// A request is about to go out that is counted, whatever becomes of it.
+    RequestSent(RequestSent),
     /// A request was given up, or lost with its process, before its answer was heard.
     RequestLost(RequestLost),
     /// Another model goes on with the run.
@@ -341,6 +343,7 @@ kinds! {
     InputQueued => "input_queued",
     InputClaimed => "input_claimed",
     ModelRetry => "model_retry",
+    RequestSent => "request_sent",
     RequestLost => "request_lost",
     ModelSwitched => "model_switched",
     Correction => "correction",

@@ -218,7 +218,8 @@ impl Glance {
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => self.parked = Some(parked.reason),
             Event::Unparked(_) => self.go_on(at),
-            Event::InputQueued(_)
+            Event::RequestSent(_)
+            | Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
             | Event::LimitsSet(_)

@@ -31,6 +31,8 @@ pub struct Model {
     pub price: Option<Price>,
     /// Tokens that an answer may have, where that is known.
     pub max_output_tokens: Option<u32>,
+    /// Tokens that an answer may have where the task says nothing, if somebody has said so.
+    pub answer_tokens: Option<u32>,
     /// How much may be asked of it at once and in a minute.
     pub governor: Arc<Governor>,
     /// Models that go on, in this order, with a run that this one is given up for.
@@ -47,6 +49,7 @@ impl Model {
             context_tokens: None,
             price: None,
             max_output_tokens: None,
+            answer_tokens: None,
             governor: Governor::new(
                 Account::lone(name),
                 Rates { concurrency: Concurrency::Unlimited, ..Rates::default() },

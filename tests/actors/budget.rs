@@ -44,9 +44,13 @@ fn price() -> Price {
 }
 
 async fn stage(server: &Server) -> Stage {
+    priced(server, Some(price())).await
+}
+
+async fn priced(server: &Server, price: Option<Price>) -> Stage {
     let settings = Settings { base_url: server.base_url(), ..Settings::default() };
     let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
-    let plan = Plan { provider: Arc::new(provider), price: Some(price()), ..Plan::default() };
+    let plan = Plan { provider: Arc::new(provider), price, ..Plan::default() };
     let plan = plan.settings(|settings| settings.max_live_runs = 200);
     plan.start_in(Arc::new(TempDir::new().unwrap())).await
 }
@@ -107,7 +111,8 @@ async fn two_hundred_runs_at_once_pass_no_cap_whatever_their_server_does() {
             }
             Err(Unended::Unaffordable) => {
                 // One that was turned away has cost nothing.
-                let kinds = stage.kinds(run).await.into_iter().filter(|kind| *kind != "model_retry");
+                let refused = ["request_sent", "model_retry"];
+                let kinds = stage.kinds(run).await.into_iter().filter(|kind| !refused.contains(kind));
                 assert_eq!(kinds.collect::<Vec<_>>(), ["submitted", "run_start", "turn_start", "parked"]);
                 "not started".to_owned()
             }
@@ -206,7 +211,47 @@ async fn a_request_that_is_given_up_is_of_record_at_the_most_it_can_have_cost() 
     server.asked(2).await;
     let run = interrupted.run;
     stage.supervisor.drain(Duration::ZERO).await;
-    assert_eq!(stage.kinds(run).await[3..], ["request_lost", "interrupted"]);
+    assert_eq!(stage.kinds(run).await[3..], ["request_sent", "request_lost", "interrupted"]);
+}
+
+#[tokio::test]
+async fn what_a_server_does_not_count_is_taken_to_be_all_that_was_reserved() {
+    let bill = Bill::default();
+    let account = bill.clone();
+    let server = Server::start(move |request| three_turns(&account, request, Manner::Untold)).await;
+    let stage = stage(&server).await;
+    stage.write("ws", "notes.txt", "noted\n");
+    let end = stage.end(stage.submit("ws", &Value::Null, &task(2_000))).await;
+    assert_eq!(
+        (end.outcome.to_string(), end.usage.output, end.usage.estimated),
+        ("done".to_owned(), 6_000, true)
+    );
+    assert!(end.usage.cost.unwrap().get() >= 6_000 * OUTPUT);
+}
+
+#[tokio::test]
+async fn a_request_that_failed_counts_against_a_limit_of_tokens_though_nobody_pays_for_it() {
+    let bill = Bill::default();
+    let account = bill.clone();
+    let server = Server::start(move |request| {
+        let manner = if account.next() == 0 { Manner::BreaksOff } else { Manner::Told };
+        three_turns(&account, request, manner)
+    })
+    .await;
+    let stage = priced(&server, None).await;
+    stage.write("ws", "notes.txt", "noted\n");
+    let mut task = task(2_000);
+    task["limits"] = json!({"max_total_tokens": 1_000_000});
+    let submitted = stage.submit("ws", &Value::Null, &task);
+    let run = submitted.run;
+    let end = stage.end(submitted).await;
+    let failed = stage.log(run).await.into_iter().find_map(|one| {
+        let Event::ModelRetry(retry) = one.fact.event else { return None };
+        retry.usage
+    });
+    assert_eq!((end.outcome.to_string(), failed.map(|usage| usage.output)), ("done".to_owned(), Some(2_000)));
+    assert!(end.usage.output > 2_000, "{:?}", end.usage);
+    assert_eq!(stage.kinds(run).await[2..5], ["turn_start", "request_sent", "model_retry"]);
 }
 
 #[tokio::test]

@@ -34,13 +34,14 @@ fn too_long((status, body): (u16, &str)) -> Answer {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_nothing_is_asked_once_for_what_cannot_be_shortened() {
+async fn a_server_that_takes_nothing_is_never_asked_twice_for_the_same_and_not_for_long() {
     for answer in TOO_LONG {
         let server = Server::start(move |_| too_long(answer)).await;
         let stage = stage(&server).await;
         let end = stage.end(stage.submit("ws", &Value::Null, &json!({ "script": null }))).await;
         assert_eq!(end.outcome.to_string(), "provider_error: context_overflow", "{answer:?}");
-        assert_eq!(server.requests().len(), 1);
+        let rooms: Vec<_> = server.requests().iter().map(|request| request["max_tokens"].as_u64()).collect();
+        assert_eq!(rooms, [Some(8_192), Some(2_048), Some(1_024)]);
     }
 }
 

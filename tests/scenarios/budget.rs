@@ -92,7 +92,7 @@ async fn a_batch_stops_at_its_cap_and_the_same_command_with_a_larger_one_does_th
     let recorded: f64 = results.iter().map(|line| line["cost_usd"].as_f64().unwrap()).sum();
     let charged = bill.charged() as f64 / 1e9;
     println!("{} tasks for $0.12, all for ${charged:.4}, ${recorded:.4} of record", done.len());
-    assert!(charged <= recorded && recorded < charged * 1.2, "{charged} {recorded}");
+    assert!(charged <= recorded && recorded < charged * 2.5, "{charged} {recorded}");
     assert_sound(&place.events("out.jsonl.state"));
 }
 
@@ -186,4 +186,25 @@ async fn a_cap_on_what_nobody_knows_the_price_of_is_refused_at_the_start() {
         );
     }
     assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_that_comes_later_on_what_nobody_knows_the_price_of_is_refused_too() {
+    let server = server(&Bill::default(), Duration::from_secs(600), false).await;
+    let place = place(&server, 1, 10);
+    std::fs::create_dir_all(place.path(".config/herder")).unwrap();
+    let config = place.read("c.toml");
+    place.write(".config/herder/config.toml", &config);
+    let daemon = Daemon::start(&place);
+    let run = place.herder(&["submit", "x", "--model", "dear", "-w", "work"]).expect(0).out.trim().to_owned();
+    place.tasks("in.jsonl", &[json!({"id": "a", "task": "x", "workspace": "work", "model": "dear"})]);
+    let id = place.herder(&["batch", "in.jsonl", "--daemon", "--detach"]).expect(0).out.trim().to_owned();
+    place.write(".config/herder/config.toml", format!("{config}[supervisor]\nmax_cost_usd = 5\n"));
+    for args in
+        [&["set", &run, "--max-cost", "1"][..], &["set", "--batch", &id, "--max-cost", "1"], &["reload"]]
+    {
+        let ended = place.herder(args);
+        assert!(ended.err.contains("model \"dear\" has no known price"), "{args:?}: {}", ended.err);
+    }
+    drop(daemon);
 }

@@ -60,9 +60,11 @@ impl Answer {
     /// What the request used up, with its cost: as the server says, or as can be guessed from the bytes that were sent. Of
     /// an answer that says nothing, not even that, nothing is guessed: it is no answer.
     ///
-    /// Where it is paid for, the guess is of the most that it can be: `most` if the answer says nothing.
+    /// Where it is paid for, it is taken to be the most that it can be: not all that is thought is shown. Where only its
+    /// tokens are limited, the guess is an upper one.
     pub(super) fn used(&self, model: &Model, sent: usize, most: Option<Usage>) -> Option<Usage> {
         let guess = || match most {
+            Some(most) if model.price.is_some_and(|price| !price.is_free()) => most,
             Some(most) => Usage { output: self.most_tokens().min(most.output), ..most },
             None => Usage {
                 input: estimated_tokens(sent),

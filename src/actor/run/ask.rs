@@ -53,6 +53,9 @@ pub(super) struct Asking {
     pub(super) departure: Departure,
     /// Whether another model can go on, so that nobody need wait for the account to open.
     pub(super) has_fallback: bool,
+    /// Tokens that the answer may have, once that is known, and whether they fit the window with what is sent.
+    pub(super) allowed: Option<u32>,
+    pub(super) fits: bool,
 }
 
 /// What came of a request, and what goes on with it.
@@ -91,8 +94,7 @@ pub(super) fn spawn(
     // The estimate of tokens is rough, and the answer needs room too.
     let budget = state.model.context_tokens.map(|window| window - window / 5);
     let projection = state.run.projection(budget);
-    let purse = Purse::of(actor, state, &spec);
-    state.progress.out = Some(purse.out());
+    let purse = Purse::of(actor, me, state, &spec);
     let record = RequestRecord {
         model: state.model.wire_name.clone(),
         digest: None,
@@ -128,6 +130,8 @@ pub(super) fn spawn(
         record,
         departure: Departure::from(not_before.max(services.clock.now())),
         has_fallback: actor.fallback(state).is_some(),
+        allowed: None,
+        fits: purse.fits(),
     };
     state.progress.departure = Some(asking.departure.clone());
     let bytes = asking.bytes;
@@ -207,11 +211,13 @@ impl Asking {
             // It was called off, and whoever did so ends this task.
             return std::future::pending().await;
         }
-        request.params.max_tokens = Some(purse.ask.max_tokens);
+        self.allowed = Some(purse.ask.max_tokens);
+        self.fits = purse.fits();
+        request.params.max_tokens = self.allowed;
         self.record.max_tokens = request.params.max_tokens;
-        let most = purse.costs().then(|| purse.most());
+        let most = purse.counted();
+        purse.depart(&mut held, turn, attempt).await;
         self.since = Instant::now();
-        purse.sent(&mut held);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
         let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
@@ -356,6 +362,8 @@ fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
         usage: None,
         waited: Duration::ZERO,
         shown,
+        allowed: None,
+        fits: false,
         parks: None,
         fallback: None,
         jitter: jitter(),

@@ -24,6 +24,7 @@ pub(super) fn count(fact: &Fact) {
             metrics::counter!(metric::RUNS_ENDED, "outcome" => end.outcome.as_str()).increment(1)
         }
         Event::Submitted(_)
+        | Event::RequestSent(_)
         | Event::RequestLost(_)
         | Event::ModelSwitched(_)
         | Event::Correction(_)

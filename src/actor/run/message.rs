@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     actor::{executor::ExecutorMsg, supervisor::Reply},
-    domain::{event::FileChange, id::CallId, run::Input},
+    domain::{event::FileChange, id::CallId, run::Input, usage::Usage},
     model::governor::Permit,
     store::{StoreError, Ticket},
 };
@@ -21,6 +21,17 @@ pub enum RunMsg {
     Report(Input, Option<oneshot::Sender<()>>),
     /// From a request of this run: what came of it, and its place, for the turn's next request.
     Asked(Input, Option<Permit>),
+    /// From the open request: it is about to go out, and may use this up. Answered with the ticket of the fact that it does.
+    Departs {
+        /// The turn that asks.
+        turn: u32,
+        /// The request of the turn.
+        attempt: u32,
+        /// The most that can come of it.
+        usage: Usage,
+        /// Dropped unanswered if it may not.
+        go: oneshot::Sender<Ticket>,
+    },
     /// From a job that holds its locks: may it go ahead? Answered with the ticket of the fact that it does.
     Granted {
         /// The call.

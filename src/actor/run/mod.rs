@@ -43,7 +43,6 @@ pub use fallback::{fallback_of, means};
 pub use form::Form;
 pub use judge::Offer;
 pub use message::RunMsg;
-pub use purse::lost;
 use step::Progress;
 
 /// A run at work.
@@ -135,8 +134,6 @@ impl Actor for RunActor {
 impl RunActor {
     fn take(&self, me: &ActorRef<RunMsg>, state: &mut RunState, message: RunMsg) -> Result<(), StoreError> {
         match message {
-            // What follows says how it goes on.
-            RunMsg::Begin(input @ Input::RequestLost(_)) => self.put(state, input)?,
             RunMsg::Begin(input) => self.report(me, state, input)?,
             RunMsg::Ask(Input::CancelCall(call), reply) => self.cancel_call(me, state, call, reply)?,
             RunMsg::Ask(input, reply) => self.ask(me, state, input, reply)?,
@@ -148,7 +145,6 @@ impl RunActor {
             RunMsg::Asked(mut input, permit) => {
                 self.offer_fallback(state, &mut input);
                 state.progress.permit = permit;
-                state.progress.out = None;
                 if let Input::Park(reason) = input {
                     self.park_as(me, state, reason)?;
                 } else {
@@ -156,6 +152,9 @@ impl RunActor {
                 }
                 // Whoever asks next has taken it; if nobody does, the place is free.
                 state.progress.permit = None;
+            }
+            RunMsg::Departs { turn, attempt, usage, go } => {
+                self.departs(state, (turn, attempt), usage, go)?
             }
             RunMsg::Granted { call, change, go } => self.granted(me, state, call, change, go)?,
             RunMsg::Executor(executor) => self.use_executor(me, state, executor),

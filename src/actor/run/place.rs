@@ -76,6 +76,8 @@ impl Asking {
             usage,
             waited: self.departure.waited(self.services.clock.now()),
             shown: self.bytes,
+            allowed: self.allowed,
+            fits: self.fits,
             parks,
             fallback: None,
             jitter: jitter(),

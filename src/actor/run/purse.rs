@@ -4,30 +4,39 @@
 //! Asks of models that cost nothing, or nobody knows what, reserve nothing and tell nobody.
 
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
-use super::{Offer, RunActor, RunState};
+use super::{Offer, RunActor, RunMsg, RunState};
 use crate::{
-    actor::supervisor::{Reserve, RootMsg},
+    actor::{
+        Services,
+        supervisor::{Reserve, RootMsg},
+    },
     domain::{
-        budget::{Answer, Ask, Reservation, input_tokens},
+        budget::{Answer, Ask, MIN_TOKENS, Reservation, input_tokens},
         call::ToolSpec,
         outcome::Limit,
-        run::{Input, Phase, Run},
+        run::{Input, Run},
         task::TaskSpec,
         usage::{Limits, NanoUsd, Usage},
     },
     model::Model,
-    store::StoreError,
+    store::{StoreError, Ticket},
 };
 
-/// Tokens that an answer may have where neither the task nor the model says so.
+/// Tokens that an answer may have where nobody says so; of a model that thinks, and of one that is to think hard, that
+/// with its thoughts. Servers count what an answer may have as if it had it, and so do budgets.
 const MAX_TOKENS: u32 = 8_192;
+const MAX_TOKENS_WITH_THOUGHTS: u32 = 16_384;
+const MAX_TOKENS_THINKING_HARD: u32 = 32_768;
+
+/// A model whose answers may be longer than this is one that thinks.
+const LONGEST_WITHOUT_THOUGHTS: u32 = 32_768;
 
 /// Names reservations of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -35,16 +44,15 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// What is known of a request before it is sent.
 pub(super) struct Purse {
     root: ActorRef<RootMsg>,
+    run: ActorRef<RunMsg>,
+    services: Arc<Services>,
     spec: Arc<TaskSpec>,
+    window: Option<u64>,
     used: Usage,
     pub(super) ask: Ask,
     /// The run has used nothing up yet.
     opens: bool,
-    out: Out,
 }
-
-/// What a request that is out may have used up at most, where that costs anything; empty until it is sent.
-pub(super) type Out = Arc<OnceLock<Usage>>;
 
 /// Why a request is not sent.
 pub(super) enum Denied {
@@ -55,30 +63,35 @@ pub(super) enum Denied {
 }
 
 impl Purse {
-    pub(super) fn of(actor: &RunActor, state: &RunState, spec: &Arc<TaskSpec>) -> Self {
+    pub(super) fn of(
+        actor: &RunActor,
+        me: &ActorRef<RunMsg>,
+        state: &RunState,
+        spec: &Arc<TaskSpec>,
+    ) -> Self {
         let run = &state.run;
         Self {
             root: actor.supervisor.clone(),
+            run: me.clone(),
+            services: actor.services.clone(),
+            window: state.model.context_tokens,
             spec: spec.clone(),
             used: run.usage(),
             ask: ask(run, spec, &state.model, &state.tools),
             opens: run.turn() == 1 && run.usage() == Usage::default(),
-            out: Out::default(),
         }
     }
 
-    pub(super) fn out(&self) -> Out {
-        self.out.clone()
+    /// What the request can come to at most, if it counts whatever becomes of it: it costs something, or its tokens are
+    /// limited.
+    pub(super) fn counted(&self) -> Option<Usage> {
+        let costs = self.ask.price.is_some_and(|price| !price.is_free());
+        (costs || self.spec.script.is_none() && counts_tokens(&self.spec)).then(|| self.ask.most())
     }
 
-    /// What the request can come to at most.
-    pub(super) fn most(&self) -> Usage {
-        self.ask.most()
-    }
-
-    /// Whether it costs anything.
-    pub(super) fn costs(&self) -> bool {
-        self.ask.price.is_some_and(|price| !price.is_free())
+    /// Whether what is sent is within the model's window by itself.
+    pub(super) fn fits(&self) -> bool {
+        self.window.is_some_and(|window| self.ask.input <= window)
     }
 
     /// Makes the request fit what is left of the run's limits.
@@ -122,13 +135,21 @@ impl Purse {
         }
     }
 
-    /// The request is about to be sent: from here on it costs what was reserved, unless it is known better.
-    pub(super) fn sent(&self, held: &mut Held) {
-        held.settles_at = None;
-        if self.costs() {
-            // Each request has its own.
-            let _ = self.out.set(self.most());
+    /// Has the log say that the request goes out, if it counts; returns once that is on disk. From there on it comes to
+    /// what was reserved, unless it is known better.
+    pub(super) async fn depart(&self, held: &mut Held, turn: u32, attempt: u32) {
+        let Some(usage) = self.counted() else { return };
+        let (go, gone) = oneshot::channel();
+        let _ = self.run.cast(RunMsg::Departs { turn, attempt, usage, go });
+        if let Ok(ticket) = gone.await {
+            held.settles_at = None;
+            match self.services.store.durable(ticket).await {
+                Ok(()) => return,
+                Err(error) => drop(self.run.cast(RunMsg::StoreFailed(error))),
+            }
         }
+        // Whoever does not let it go out ends this task.
+        std::future::pending().await
     }
 }
 
@@ -157,54 +178,102 @@ impl Drop for Held {
 }
 
 impl RunActor {
-    /// Puts on record what the open request may have used up, if it is out: nobody will hear its answer.
-    pub(super) fn give_up_request(&self, state: &mut RunState) -> Result<(), StoreError> {
-        match state.progress.out.take().and_then(|out| out.get().copied()) {
-            Some(usage) => self.put(state, Input::RequestLost(usage)),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts something on record that nothing follows from.
-    pub(super) fn put(&self, state: &mut RunState, input: Input) -> Result<(), StoreError> {
-        let Ok(facts) = state.run.decide(input, self.services.clock.now()) else { return Ok(()) };
-        state.progress.last = Some(self.services.store.append(state.run.id(), state.run.seq(), &facts)?);
+    /// Puts on record that the open request goes out, and lets it: whoever goes on from the log counts it.
+    pub(super) fn departs(
+        &self,
+        state: &mut RunState,
+        (turn, attempt): (u32, u32),
+        usage: Usage,
+        go: oneshot::Sender<Ticket>,
+    ) -> Result<(), StoreError> {
+        let sent = Input::RequestSent { turn, attempt, usage };
+        // One that nobody waits for any more is on its way to its end.
+        let Ok(facts) = state.run.decide(sent, self.services.clock.now()) else { return Ok(()) };
+        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        state.progress.last = Some(ticket);
         facts.iter().for_each(|fact| state.run.evolve(fact));
+        // It may have been called off.
+        let _ = go.send(ticket);
         Ok(())
     }
 }
 
+fn counts_tokens(spec: &TaskSpec) -> bool {
+    let Limits { max_input_tokens, max_output_tokens, max_total_tokens, .. } = spec.limits;
+    max_input_tokens.or(max_output_tokens).or(max_total_tokens).is_some()
+}
+
 fn ask(run: &Run, spec: &TaskSpec, model: &Model, tools: &Offer) -> Ask {
-    let by_itself = || {
-        let window =
-            model.context_tokens.map_or(u32::MAX, |window| u32::try_from(window / 2).unwrap_or(u32::MAX));
-        MAX_TOKENS.min(window)
-    };
     let beside = || {
         let system = spec.system.as_ref().map_or(0, |text| text.len());
         let facts: usize = spec.facts.iter().map(|(name, fact)| name.len() + fact.len() + 8).sum();
         let tool =
             |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.schema.to_string().len() + 64;
-        system + facts + tools.specs.iter().map(tool).sum::<usize>()
+        let form = spec.response_format.as_ref().and_then(|format| serde_json::to_string(format).ok());
+        let form = form.map_or(0, |text| text.len());
+        system + facts + form + tools.specs.iter().map(tool).sum::<usize>()
     };
-    let Limits { max_input_tokens, max_output_tokens, max_total_tokens, .. } = spec.limits;
-    let counts = max_input_tokens.or(max_output_tokens).or(max_total_tokens).is_some();
     let costs = model.price.is_some_and(|price| !price.is_free());
-    Ask {
-        // Where nobody asks for it, it is not reckoned.
-        input: if counts || costs { input_tokens(run.history(), &model.wire_name, beside) } else { 0 },
-        max_tokens: spec.params.max_tokens.or(model.max_output_tokens).unwrap_or_else(by_itself),
-        price: model.price,
-    }
+    // Where nobody asks for it, it is not reckoned.
+    let is_reckoned = counts_tokens(spec) || costs || model.context_tokens.is_some();
+    let input = if is_reckoned { input_tokens(run.history(), &model.wire_name, beside) } else { 0 };
+    Ask { input, max_tokens: answer_tokens(spec, model, input, run.answer_at_most()), price: model.price }
 }
 
-/// What the open request of a run may have used up whose process or actor is gone, if it may have been sent and costs
-/// anything.
-pub fn lost(run: &Run, model: &Model, tools: &Offer) -> Option<Usage> {
-    let price = model.price.filter(|price| !price.is_free());
-    let is_out = run.may_be_heard() && matches!(run.phase(), Phase::Thinking { .. });
-    let spec = run.spec().filter(|_| is_out && price.is_some())?;
-    let ask = ask(run, spec, model, tools);
-    // One that would have passed a limit was not sent.
-    ask.within(&spec.limits, &run.usage()).ok().map(|ask| ask.most())
+/// Tokens that an answer may have to so many that are sent.
+fn answer_tokens(spec: &TaskSpec, model: &Model, input: u64, at_most: Option<u32>) -> u32 {
+    let most = model.max_output_tokens.unwrap_or(u32::MAX);
+    let by_itself = || {
+        let usual = match spec.params.reasoning_effort.as_deref() {
+            Some("high" | "xhigh" | "max") => MAX_TOKENS_THINKING_HARD,
+            Some(_) => MAX_TOKENS_WITH_THOUGHTS,
+            None if most > LONGEST_WITHOUT_THOUGHTS && most < u32::MAX => MAX_TOKENS_WITH_THOUGHTS,
+            None => MAX_TOKENS,
+        };
+        let wish = model.answer_tokens.unwrap_or(usual);
+        let Some(window) = model.context_tokens else { return wish };
+        let room = window.saturating_sub(input).max(MIN_TOKENS.into()).min(window / 2);
+        wish.min(u32::try_from(room).unwrap_or(u32::MAX))
+    };
+    spec.params.max_tokens.unwrap_or_else(by_itself).min(most).min(at_most.unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::scripted::Scripted;
+
+    #[test]
+    fn an_answer_has_the_usual_room_unless_task_model_or_window_say_otherwise() {
+        let model = |most, own, window| Model {
+            max_output_tokens: most,
+            answer_tokens: own,
+            context_tokens: window,
+            ..Model::new("m", Arc::new(Scripted::default()))
+        };
+        let spec = |max_tokens, effort: Option<&str>| {
+            let params = serde_json::json!({"max_tokens": max_tokens, "reasoning_effort": effort});
+            let spec = serde_json::json!({"task": "x", "attempt": 1, "model": "m", "workspace": "/w", "params": params});
+            serde_json::from_value::<TaskSpec>(spec).expect("a task")
+        };
+        let plain = spec(None, None);
+        let table = [
+            (&plain, model(None, None, None), 0, None, 8_192),
+            (&plain, model(Some(4_096), None, Some(100_000)), 1_000, None, 4_096),
+            (&plain, model(Some(128_000), None, Some(400_000)), 1_000, None, 16_384),
+            (&spec(None, Some("low")), model(Some(32_000), None, None), 0, None, 16_384),
+            (&spec(None, Some("high")), model(Some(32_000), None, None), 0, None, 32_000),
+            (&plain, model(Some(50_000), Some(50_000), Some(400_000)), 0, None, 50_000),
+            (&plain, model(Some(50_000), Some(50_000), Some(400_000)), 390_000, None, 10_000),
+            (&plain, model(None, None, Some(8_192)), 7_900, None, 1_024),
+            (&plain, model(None, None, Some(8_192)), 100, None, 4_096),
+            (&plain, model(None, None, Some(1_000)), 100, None, 500),
+            (&spec(Some(60_000), None), model(Some(64_000), None, Some(200_000)), 199_000, None, 60_000),
+            (&spec(Some(90_000), None), model(Some(64_000), None, None), 0, None, 64_000),
+            (&spec(Some(60_000), None), model(None, None, None), 0, Some(2_048), 2_048),
+        ];
+        for (row, (spec, model, input, at_most, expected)) in table.iter().enumerate() {
+            assert_eq!(answer_tokens(spec, model, *input, *at_most), *expected, "row {row}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use ractor::ActorRef;
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure, purse::Out, stop::Stopping};
+use super::{RunActor, RunMsg, RunState, ask, counting::count, hold::Departure, stop::Stopping};
 use crate::{
     actor::{
         executor::{ExecutorMsg, Job},
@@ -40,8 +40,6 @@ pub(super) struct Progress {
     pub(super) departure: Option<Departure>,
     /// A place to ask from, on its way from one request of a turn to the next.
     pub(super) permit: Option<Permit>,
-    /// What the open request may have used up, if it is out.
-    pub(super) out: Option<Out>,
     /// The last append that was handed over.
     pub(super) last: Option<Ticket>,
 }
@@ -174,9 +172,6 @@ impl RunActor {
         state: &mut RunState,
         input: Input,
     ) -> Result<Result<Ticket, Refused>, StoreError> {
-        if matches!(input, Input::End(_)) {
-            self.give_up_request(state)?;
-        }
         let now = self.services.clock.now();
         // What is reported of the request says it itself.
         let says = matches!(input, Input::Replied { .. } | Input::ModelFailed { .. });

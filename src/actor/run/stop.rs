@@ -58,7 +58,6 @@ impl RunActor {
 
     /// The log says that herder stopped here; the run goes on at the next start.
     fn stop_unfinished(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
-        self.give_up_request(state)?;
         let now = self.services.clock.now();
         let Ok(facts) = state.run.decide_while(Input::Interrupt, now, state.waited(now)) else {
             return Ok(());

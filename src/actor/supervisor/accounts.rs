@@ -14,7 +14,7 @@ use super::{
 use crate::{
     actor::Services,
     domain::{
-        budget::{Answer, Ledger, Node, Reservation, Standing, UserBudget, Wish, nodes_of},
+        budget::{Answer, Ledger, Node, Reservation, Standing, Sum, UserBudget, Wish, nodes_of},
         task::TaskSpec,
         time::Timestamp,
         usage::NanoUsd,
@@ -74,24 +74,22 @@ impl Accounts {
         }
     }
 
-    /// Tells what has changed to whoever looks on.
-    fn show(&mut self) {
-        let mut kinds: HashMap<&str, Standing> = HashMap::new();
-        for (node, standing) in self.ledger.nodes() {
+    /// Says it once of each of these that most of it is spent.
+    fn warn(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            let standing = self.ledger.standing(node);
             if standing.is_near_cap() && self.told.insert(node.clone()) {
                 self.notices.tell(Notice::NearCap(node.clone(), standing));
             }
-            let sum = kinds.entry(node.kind()).or_default();
-            sum.spent += standing.spent;
-            sum.reserved += standing.reserved;
-            if let Some(cap) = standing.cap {
-                *sum.cap.get_or_insert_default() += cap;
-            }
         }
-        for (kind, standing) in kinds {
-            metrics::gauge!(metric::BUDGET_SPENT, "kind" => kind).set(standing.spent.usd());
-            metrics::gauge!(metric::BUDGET_RESERVED, "kind" => kind).set(standing.reserved.usd());
-            metrics::gauge!(metric::BUDGET_CAP, "kind" => kind).set(standing.cap.unwrap_or_default().usd());
+    }
+
+    fn show(&self) {
+        let usd = |nano: u128| NanoUsd::new(u64::try_from(nano).unwrap_or(u64::MAX)).usd();
+        for (kind, Sum { caps, spent, reserved }) in self.ledger.sums() {
+            metrics::gauge!(metric::BUDGET_SPENT, "kind" => kind).set(usd(spent));
+            metrics::gauge!(metric::BUDGET_RESERVED, "kind" => kind).set(usd(reserved));
+            metrics::gauge!(metric::BUDGET_CAP, "kind" => kind).set(usd(caps));
         }
     }
 }
@@ -101,7 +99,11 @@ impl Root {
         let Reserve { id, spec, amount, least, opens, reply } = reserve;
         let accounts = &mut tree.accounts;
         let mut path = nodes_of(&spec);
-        for (node, cap) in accounts.of_user(&spec, self.services.clock.now()) {
+        let now = self.services.clock.now();
+        for (node, cap) in accounts.of_user(&spec, now) {
+            if !accounts.ledger.knows(&node) {
+                accounts.ledger.forget_periods(now);
+            }
             let answers = accounts.ledger.set_cap(node.clone(), Some(cap));
             accounts.tell(answers);
             path.push(node);
@@ -121,19 +123,28 @@ impl Accounts {
 
     pub(super) fn settle(&mut self, id: Reservation, actual: Option<NanoUsd>) {
         self.asking.remove(&id);
+        let path = self.ledger.path(id).to_vec();
         let answers = self.ledger.settle(id, actual);
         self.tell(answers);
+        self.warn(&path);
         self.show();
     }
 
     pub(super) fn set_cap(&mut self, node: Node, cap: Option<NanoUsd>) {
-        let answers = self.ledger.set_cap(node, cap);
+        let answers = self.ledger.set_cap(node.clone(), cap);
         self.tell(answers);
+        self.warn(&[node]);
         self.show();
     }
 
     pub(super) fn spent(&mut self, node: Node, amount: NanoUsd) {
-        self.ledger.spend(node, amount);
+        self.ledger.spend(node.clone(), amount);
+        self.warn(&[node]);
+        self.show();
+    }
+
+    pub(super) fn forget(&mut self, node: &Node) {
+        self.ledger.forget(node);
         self.show();
     }
 

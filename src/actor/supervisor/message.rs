@@ -92,6 +92,8 @@ pub enum RootMsg {
     Spent(Node, NanoUsd),
     /// From a person: so much may be spent there.
     SetCap(Node, Option<NanoUsd>),
+    /// From whoever has counted for it: nothing more is to come there.
+    Forget(Node),
     /// From a person: so much may be spent by users.
     SetBudgets(Vec<UserBudget>),
     /// From a person: how the accounts stand.

@@ -8,10 +8,7 @@ use futures_util::FutureExt as _;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use tokio::sync::{broadcast, oneshot, watch};
 
-use super::{
-    Services, executor,
-    run::{self, Offer},
-};
+use super::{Services, executor};
 use crate::{
     domain::{
         budget::{Node, Standing, UserBudget},
@@ -265,13 +262,9 @@ impl Supervisor {
         let _ = self.root.cast(RootMsg::Spent(node, amount));
     }
 
-    /// What a run has cost by its log, with the most that its open request may have if nobody works on it.
-    pub fn cost_of(&self, run: &Run) -> NanoUsd {
-        let mut cost = run.usage().cost.unwrap_or_default();
-        if let Some(Input::RequestLost(usage)) = lost(&self.services, run) {
-            cost += usage.cost.unwrap_or_default();
-        }
-        cost
+    /// Says that nothing more is to come there; if it does, what was spent before has to be said again.
+    pub fn forget(&self, node: Node) {
+        let _ = self.root.cast(RootMsg::Forget(node));
     }
 
     /// What is spent and reserved.
@@ -331,7 +324,7 @@ async fn record_end(
 ) -> Result<(Arc<RunEnd>, Seq), (Unended, AskError)> {
     let head = run.seq();
     let mut facts = Vec::new();
-    for input in lost(services, &run).into_iter().chain(inputs) {
+    for input in inputs {
         // What one of them ended, the next has nothing to say about.
         facts.extend(told(&mut run, input, services.clock.now()));
     }
@@ -350,12 +343,6 @@ async fn record_end(
         Some(Event::RunEnd(end)) => Ok((Arc::new(*end), run.seq())),
         Some(_) | None => Err((Unended::Left, AskError::NoSuchRun)),
     }
-}
-
-/// That an open request of a run that nobody works on may have cost something.
-fn lost(services: &Services, run: &Run) -> Option<Input> {
-    let model = services.models.get(run.model()?)?;
-    run::lost(run, &model, &Offer::of(services, run.spec()?)).map(Input::RequestLost)
 }
 
 fn panicked() -> StoreError {

@@ -160,6 +160,7 @@ impl Actor for Root {
             RootMsg::Settle(id, actual) => tree.accounts.settle(id, actual),
             RootMsg::Spent(node, amount) => tree.accounts.spent(node, amount),
             RootMsg::SetCap(node, cap) => tree.accounts.set_cap(node, cap),
+            RootMsg::Forget(node) => tree.accounts.forget(&node),
             RootMsg::SetBudgets(budgets) => tree.accounts.set_budgets(budgets),
             RootMsg::Accounts(reply) => drop(reply.send(tree.accounts.standings())),
         }

@@ -20,7 +20,7 @@ use crate::{
     actor::{
         Services,
         executor::ExecutorMsg,
-        run::{Offer, RunActor, RunArgs, RunMsg, beginning, lost, means},
+        run::{Offer, RunActor, RunArgs, RunMsg, beginning, means},
     },
     domain::{
         event::RestartCause,
@@ -137,9 +137,7 @@ impl Shard {
             Some(death) => (RestartCause::Actor, death.error),
             None => (RestartCause::Process, None),
         };
-        let lost = lost(&run, &model, &tools).map(Input::RequestLost);
-        let first = beginning(&run, &model, tools.names.to_vec(), cause, error);
-        let first: Vec<Input> = lost.into_iter().chain(first).collect();
+        let first: Vec<Input> = beginning(&run, &model, tools.names.to_vec(), cause, error).collect();
         life.number += 1;
         life.ended = Arc::default();
         life.head = run.seq();

@@ -249,3 +249,27 @@ pub(in crate::app) async fn end_of(
     let this = RunFilter { id_prefix: Some(run.to_string()), limit: Some(1), ..RunFilter::default() };
     Ok(store.runs(this).await?.pop().and_then(|record| record.end))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::SystemClock, domain::usage::NanoUsd, store::memory::MemoryStore};
+
+    #[tokio::test]
+    async fn an_abandoned_run_has_cost_what_its_open_request_may_have_and_nothing_if_it_had_not_gone_out() {
+        let cost = Some(NanoUsd::from_usd(0.5));
+        let usage = Usage { input: 10, output: 90, cost, estimated: true, ..Usage::default() };
+        for sent in [Some(usage), None] {
+            let (store, run) = (MemoryStore::default(), RunId::from_bytes([7; 16]));
+            let spec = serde_json::json!({"task": "x", "attempt": 1, "model": "m", "workspace": "/w"});
+            let spec: Arc<TaskSpec> = Arc::new(serde_json::from_value(spec).unwrap());
+            let start = Input::Start { model: "m".into(), tools: Vec::new() };
+            let sends = sent.map(|usage| Input::RequestSent { turn: 1, attempt: 1, usage });
+            let inputs = [Input::Submit(spec), start].into_iter().chain(sends).collect();
+            append(&store, run, inputs, &SystemClock).unwrap();
+            abandon(&store, run, &SystemClock).await.unwrap();
+            let end = end_of(&store, run).await.unwrap().unwrap();
+            assert_eq!((end.outcome, end.usage), (Outcome::Cancelled, sent.unwrap_or_default()));
+        }
+    }
+}

@@ -6,7 +6,9 @@ use super::{
     Batches, ControlError, NoSuchBatch,
     board::Standing,
     entry::{Entry, Work},
+    lines::{Lines, ReadError},
     record::Record,
+    spool,
     status::BatchState,
     undisturbed,
 };
@@ -100,18 +102,39 @@ impl Batches {
     /// whether that changed anything.
     ///
     /// # Errors
-    /// There is no such batch, or the log does not take it.
+    /// There is no such batch, or what its tasks cost is not known, or the log does not take it.
     pub async fn set_max_cost(&self, id: BatchId, cap: Option<NanoUsd>) -> Result<bool, ControlError> {
+        if cap.is_some() {
+            self.check_prices(id).await?;
+        }
         // Before the batch is told to look again.
         let supervisor = self.0.supervisor.clone();
         self.retune(id, move |record| {
             let changed = std::mem::replace(&mut record.max_cost, cap) != cap;
-            if changed {
+            // One that has ended is not counted, until something of it is done again.
+            if changed && record.state == BatchState::Open {
                 supervisor.set_cap(Node::Batch(id), cap);
             }
             changed
         })
         .await
+    }
+
+    /// Whether what the tasks of a batch cost is known. Where a cap was set before, it was.
+    async fn check_prices(&self, id: BatchId) -> Result<(), ControlError> {
+        let entry = self.entry(id)?;
+        entry.check()?;
+        let record = entry.work.lock().await.record.clone();
+        if record.max_cost.is_some() {
+            return Ok(());
+        }
+        let path = spool::path(&self.0.folder, id, &record.digest);
+        let terms = (record.labels, record.owner, true);
+        match self.read(path, record.digest, terms, Lines::check_prices).await {
+            Err(ReadError::Input(error)) => Err(ControlError::Unpriced(error)),
+            // Without its input nothing of it starts.
+            Ok(_) | Err(ReadError::Open { .. } | ReadError::Damaged { .. }) => Ok(()),
+        }
     }
 
     /// Has whoever waits for more money see whether there is some.

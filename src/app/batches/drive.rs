@@ -23,6 +23,7 @@ use crate::{
     },
     domain::{
         batch::{HaltHow, Plan},
+        budget::Node,
         event::RunEnd,
         id::RunId,
         usage::Usage,
@@ -165,6 +166,8 @@ impl Batches {
         record.summary = Some(Summary { counts, halted });
         entry.write(&*self.0.store, work, record, Vec::new()).await?;
         entry.status.send_modify(|status| status.ends += 1);
+        entry.is_no_longer_counted();
+        self.0.supervisor.forget(Node::Batch(entry.id));
         Ok(())
     }
 }

@@ -128,6 +128,11 @@ impl Entry {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
+    /// Nothing is counted for it any more.
+    pub(super) fn is_no_longer_counted(&self) {
+        self.is_counted.store(false, Ordering::Relaxed);
+    }
+
     /// Puts a change on record, and tasks with it; it is in force once it is on disk.
     pub(super) async fn write(
         &self,

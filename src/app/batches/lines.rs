@@ -139,6 +139,23 @@ impl Lines {
         })
     }
 
+    /// Checks whether what the tasks of an input cost is known, and nothing else.
+    pub(super) fn check_prices(path: &Path, digest: &str, book: Book) -> Result<Self, ReadError> {
+        Self::open(path, digest, book, |input, book, _| {
+            let (mut told, mut checked) = (Vec::new(), BTreeSet::new());
+            parse_each(input, &Source::Submission, |line, _| {
+                let ParsedLine { number, task, .. } = line;
+                let Some(model) = task.model.or_else(|| book.defaults.model.clone()) else { return };
+                // A task without its model does not start.
+                if checked.insert(model.clone()) && (book.add_model)(&book.config, &model).is_ok() {
+                    let what = check_price(&book.services.models, &model);
+                    told.extend(what.err().map(|what| format!("line {number}: model: {what}")));
+                }
+            })?;
+            if told.is_empty() { Ok(()) } else { Err(InputError::Mistakes { told, more: 0 }) }
+        })
+    }
+
     fn open(
         path: &Path,
         digest: &str,

@@ -121,6 +121,9 @@ pub enum ControlError {
     NoSuchBatch(#[from] NoSuchBatch),
     #[error(transparent)]
     Unread(#[from] Unread),
+    /// The cost of some of its tasks cannot be limited.
+    #[error(transparent)]
+    Unpriced(InputError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -128,6 +128,7 @@ impl Batches {
                 raised.map_err(|error| match error {
                     ControlError::Store(error) => error.into(),
                     ControlError::Unread(error) => error.into(),
+                    ControlError::Unpriced(error) => error.into(),
                     ControlError::NoSuchBatch(_) => SubmitError::Stopping,
                 })?;
             }

@@ -223,6 +223,7 @@ fn whole(event: &Event) -> &str {
         | Event::TurnEnd(_)
         | Event::InputClaimed(_)
         | Event::ModelRetry(_)
+        | Event::RequestSent(_)
         | Event::RequestLost(_)
         | Event::ModelSwitched(_)
         | Event::Correction(_)

@@ -163,3 +163,37 @@ fn a_models_name_that_stands_for_nothing_is_refused_with_what_would_be_right() {
     assert_eq!(config.check_model("acme:x"), Err(format!("no provider is called \"acme\"; {want}")));
     assert_eq!(config.check_model("scripted:any"), Ok(()));
 }
+
+#[test]
+fn what_anthropic_puts_into_its_cache_costs_a_quarter_more_than_what_is_sent_unless_somebody_says_otherwise()
+{
+    let written = |provider: &str, more: &str| {
+        let text = format!(
+            "[models.m]\nprovider = \"{provider}\"\nbase_url = \"http://h/v1\"\ninput_usd_per_mtok = 4\n\
+             output_usd_per_mtok = 8\n{more}"
+        );
+        config(&text, &[]).expect("loads").describe("m").expect("known").price
+    };
+    let price = |cache_write| Price::PerMtok { input: 4.0, output: 8.0, cached: 4.0, cache_write };
+    assert_eq!([written("anthropic", ""), written("openai", "")], [price(5.0), price(4.0)]);
+    assert_eq!(written("anthropic", "cache_write_usd_per_mtok = 4.5\n"), price(4.5));
+}
+
+#[test]
+fn what_would_go_past_a_reservation_is_refused_by_name() {
+    for (key, says) in [
+        ("max_tokens", "set max_output_tokens of the model"),
+        ("max_completion_tokens", "set max_output_tokens of the model"),
+        ("max_output_tokens", "set max_output_tokens of the model"),
+        ("n", "one answer is heard"),
+    ] {
+        let text = format!(
+            "[models.m]\nprovider = \"openai\"\nbase_url = \"http://h/v1\"\n[models.m.extra_body]\n{key} = 9\n"
+        );
+        let refused = config(&text, &[]).expect_err("refused");
+        assert!(
+            refused.contains(&format!("models.m.extra_body.{key}: ")) && refused.contains(says),
+            "{refused}"
+        );
+    }
+}

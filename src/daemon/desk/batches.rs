@@ -257,6 +257,7 @@ impl From<ControlError> for ApiError {
         match error {
             ControlError::NoSuchBatch(error) => error.into(),
             ControlError::Unread(error) => error.into(),
+            ControlError::Unpriced(error) => error.into(),
             ControlError::Store(error) => error.into(),
         }
     }

@@ -86,8 +86,7 @@ impl Desk {
             let spec = input::one(&text, rules)?;
             add_model(&config, &spec.model).map_err(|error| invalid(&error))?;
             if config.limits_costs() || spec.limits.max_cost_usd.is_some() {
-                check_price(&services.models, &spec.model)
-                    .map_err(|what| ApiError::new(Code::InvalidInput, format!("model: {what}")))?;
+                check_price(&services.models, &spec.model).map_err(unpriced)?;
             }
             Ok(spec)
         };
@@ -131,6 +130,9 @@ impl Desk {
     async fn another_attempt(&self, record: &RunRecord) -> Result<RunId, ApiError> {
         let spec = self.spec(record.run).await?;
         self.herder.add_model()(&self.config(), &spec.model).map_err(|error| invalid(&error))?;
+        if self.config().limits_costs() || spec.limits.max_cost_usd.is_some() {
+            check_price(&self.herder.supervisor.services().models, &spec.model).map_err(unpriced)?;
+        }
         let run = new_run();
         let spec = TaskSpec {
             attempt: spec.attempt + 1,
@@ -141,6 +143,17 @@ impl Desk {
         };
         self.herder.supervisor.submit(run, Arc::new(spec)).await?;
         Ok(run)
+    }
+
+    /// Whether the costs of a run can be limited.
+    pub(super) async fn check_price_of(&self, record: &RunRecord) -> Result<(), ApiError> {
+        let model = match &record.asked {
+            Some(asked) => asked.model.clone(),
+            None => self.spec(record.run).await?.model.clone(),
+        };
+        // Without its model it does not go on, and costs nothing.
+        let _ = self.herder.add_model()(&self.config(), &model);
+        check_price(&self.herder.supervisor.services().models, &model).map_err(unpriced)
     }
 
     /// What was asked of a run.
@@ -163,6 +176,10 @@ pub(super) fn check_key(key: &str) -> Result<&str, ApiError> {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unpriced(what: String) -> ApiError {
+    ApiError::new(Code::InvalidInput, format!("model: {what}"))
 }
 
 pub(super) fn invalid(error: &impl std::error::Error) -> ApiError {

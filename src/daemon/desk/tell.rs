@@ -123,6 +123,9 @@ impl Desk {
         if max_turns == Some(0) {
             return Err(ApiError::new(Code::BadRequest, "max_turns: is 0; want at least 1"));
         }
+        if max_cost_usd.is_some() && record.end.is_none() {
+            self.check_price_of(&record).await?;
+        }
         let seq = unless(self.tell(&record, Input::SetLimits(limits)).await, &[Refused::Unchanged])?;
         Ok(self.changed(by, "set", record.run, seq))
     }

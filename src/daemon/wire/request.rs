@@ -125,7 +125,8 @@ fn request(Envelope { fact, .. }: &Envelope) -> Option<RequestView> {
             })
         }
         Event::RequestLost(lost) => Some(over(RequestEnd::Lost, Some(lost.usage))),
-        Event::Submitted(_)
+        Event::RequestSent(_)
+        | Event::Submitted(_)
         | Event::RunStart(_)
         | Event::TurnStart(_)
         | Event::Decision(_)

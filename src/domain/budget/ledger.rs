@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Node;
-use crate::domain::usage::NanoUsd;
+use crate::domain::{time::Timestamp, usage::NanoUsd};
 
 /// Names a reservation; chosen by whoever asks, and never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +69,8 @@ struct Account {
     beginning: VecDeque<Reservation>,
     /// Something did not fit and nothing was in flight: no work is begun any more until there is another cap.
     is_used_up: bool,
+    /// Nothing more is to come: it goes as soon as nothing is open there.
+    is_over: bool,
 }
 
 impl Account {
@@ -91,9 +93,39 @@ impl Account {
     }
 }
 
+/// How all accounts of a kind stand together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// The caps of those that have one.
+    pub caps: u128,
+    /// What was spent.
+    pub spent: u128,
+    /// What is reserved.
+    pub reserved: u128,
+}
+
+impl Sum {
+    /// Of one account.
+    fn of(Standing { cap, spent, reserved }: Standing) -> Self {
+        let [caps, spent, reserved] =
+            [cap.unwrap_or_default(), spent, reserved].map(|usd| u128::from(usd.get()));
+        Self { caps, spent, reserved }
+    }
+
+    /// With one that was `before` as it is `now`.
+    const fn replaced(self, before: Self, now: Self) -> Self {
+        Self {
+            caps: self.caps + now.caps - before.caps,
+            spent: self.spent + now.spent - before.spent,
+            reserved: self.reserved + now.reserved - before.reserved,
+        }
+    }
+}
+
 /// All accounts of a process.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    sums: BTreeMap<&'static str, Sum>,
     accounts: BTreeMap<Node, Account>,
     open: BTreeMap<Reservation, (Vec<Node>, NanoUsd)>,
     waiting: BTreeMap<Reservation, Wish>,
@@ -116,6 +148,16 @@ impl Ledger {
         self.accounts.iter().map(|(node, account)| (node, account.standing))
     }
 
+    /// Sums of the accounts of each kind, by its name.
+    pub fn sums(&self) -> impl Iterator<Item = (&'static str, Sum)> {
+        self.sums.iter().map(|(kind, sum)| (*kind, *sum))
+    }
+
+    /// Whether anything is known of a node.
+    pub fn knows(&self, node: &Node) -> bool {
+        self.accounts.contains_key(node)
+    }
+
     /// Whether somebody has yet to hear of this wish.
     pub fn is_waiting(&self, id: Reservation) -> bool {
         self.waiting.contains_key(&id)
@@ -123,17 +165,59 @@ impl Ledger {
 
     /// Counts what was spent before.
     pub fn spend(&mut self, node: Node, amount: NanoUsd) {
-        self.accounts.entry(node).or_default().standing.spent += amount;
+        self.change(&node, |account| {
+            if std::mem::take(&mut account.is_over) {
+                // What was counted there is in what is counted now.
+                account.standing.spent = NanoUsd::default();
+            }
+            account.standing.spent += amount;
+        });
+    }
+
+    /// Nothing more is to come there, or it is counted anew.
+    pub fn forget(&mut self, node: &Node) {
+        if let Some(account) = self.accounts.get_mut(node) {
+            account.is_over = true;
+            self.drop_over(std::slice::from_ref(node));
+        }
+    }
+
+    /// Nothing more is to come for periods that were over by `now`.
+    pub fn forget_periods(&mut self, now: Timestamp) {
+        let is_over = |node: &&Node| node.until().is_some_and(|until| until <= now);
+        let over: Vec<Node> = self.accounts.keys().filter(is_over).cloned().collect();
+        over.iter().for_each(|node| self.forget(node));
+    }
+
+    fn drop_over(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            let goes =
+                |account: &Account| account.is_over && account.in_flight == 0 && account.first().is_none();
+            if self.accounts.get(node).is_some_and(goes) {
+                self.change(node, |account| account.standing = Standing::default());
+                self.accounts.remove(node);
+            }
+        }
+    }
+
+    /// Changes an account, and the sum that it is in.
+    fn change(&mut self, node: &Node, change: impl FnOnce(&mut Account)) {
+        let account = self.accounts.entry(node.clone()).or_default();
+        let before = Sum::of(account.standing);
+        change(account);
+        let sum = self.sums.entry(node.kind()).or_default();
+        *sum = sum.replaced(before, Sum::of(account.standing));
     }
 
     /// Sets how much may be spent in all. Returns who has an answer by that.
     #[must_use]
     pub fn set_cap(&mut self, node: Node, cap: Option<NanoUsd>) -> Vec<(Reservation, Answer)> {
-        let account = self.accounts.entry(node.clone()).or_default();
-        if account.standing.cap != cap {
-            account.standing.cap = cap;
-            account.is_used_up = false;
-        }
+        self.change(&node, |account| {
+            if account.standing.cap != cap {
+                account.standing.cap = cap;
+                account.is_used_up = false;
+            }
+        });
         self.wake(&[node])
     }
 
@@ -160,6 +244,11 @@ impl Ledger {
         }
     }
 
+    /// The nodes of a reservation that is open.
+    pub fn path(&self, id: Reservation) -> &[Node] {
+        self.open.get(&id).map(|(path, _)| path.as_slice()).unwrap_or_default()
+    }
+
     /// Ends a reservation at what it has come to, at the whole of it if nobody knows, or a wish that nobody waits for any
     /// more. Returns who has an answer by that.
     #[must_use]
@@ -170,17 +259,22 @@ impl Ledger {
                     account.leave(id);
                 }
             }
-            return self.wake(&wish.path);
+            let answers = self.wake(&wish.path);
+            self.drop_over(&wish.path);
+            return answers;
         }
         let Some((path, amount)) = self.open.remove(&id) else { return Vec::new() };
         for node in &path {
-            let account = self.accounts.entry(node.clone()).or_default();
-            let reserved = &mut account.standing.reserved;
-            *reserved = NanoUsd::new(reserved.get().saturating_sub(amount.get()));
-            account.standing.spent += actual.unwrap_or(amount);
-            account.in_flight = account.in_flight.saturating_sub(1);
+            self.change(node, |account| {
+                let reserved = &mut account.standing.reserved;
+                *reserved = NanoUsd::new(reserved.get().saturating_sub(amount.get()));
+                account.standing.spent += actual.unwrap_or(amount);
+                account.in_flight = account.in_flight.saturating_sub(1);
+            });
         }
-        self.wake(&path)
+        let answers = self.wake(&path);
+        self.drop_over(&path);
+        answers
     }
 
     fn examine(&self, wish: &Wish) -> Now {
@@ -204,13 +298,16 @@ impl Ledger {
         match answer {
             Answer::Granted(amount) => {
                 for node in &path {
-                    let account = self.accounts.entry(node.clone()).or_default();
-                    account.standing.reserved += *amount;
-                    account.in_flight += 1;
+                    self.change(node, |account| {
+                        account.standing.reserved += *amount;
+                        account.in_flight += 1;
+                    });
                 }
                 self.open.insert(id, (path, *amount));
             }
-            Answer::Refused(node) => self.accounts.entry(node.clone()).or_default().is_used_up = true,
+            // What others share may yet do for something cheaper.
+            Answer::Refused(node @ Node::Batch(_)) => self.change(node, |account| account.is_used_up = true),
+            Answer::Refused(Node::Process | Node::User { .. }) => {}
         }
     }
 

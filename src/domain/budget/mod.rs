@@ -14,7 +14,7 @@ mod fit;
 mod ledger;
 
 pub use fit::{Ask, MIN_TOKENS, input_tokens};
-pub use ledger::{Answer, Ledger, Reservation, Standing, Wish};
+pub use ledger::{Answer, Ledger, Reservation, Standing, Sum, Wish};
 
 /// Whatever money is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

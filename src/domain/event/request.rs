@@ -23,6 +23,9 @@ pub struct ModelRetry {
     /// Bytes of the conversation that the model is shown at most from now on, since it was too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_at_most: Option<u64>,
+    /// Tokens that the answer may have at most from now on, since there was no room for more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
     /// What it may have used up all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -31,6 +34,15 @@ pub struct ModelRetry {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) const fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+/// See [`super::Event::RequestSent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestSent {
+    /// Which request of the turn; the first is 1.
+    pub attempt: u32,
+    /// What it may use up at most.
+    pub usage: Usage,
 }
 
 /// See [`super::Event::RequestLost`].

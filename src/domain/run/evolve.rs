@@ -19,7 +19,7 @@ impl Run {
     /// Folds one fact in.
     pub fn evolve(&mut self, fact: &Fact) {
         let at = fact.at;
-        if !matches!(fact.event, Event::Restart(_) | Event::RequestLost(_)) {
+        if !matches!(fact.event, Event::Restart(_) | Event::RequestSent(_) | Event::RequestLost(_)) {
             self.idle_restarts.clear();
         }
         match &fact.event {
@@ -68,7 +68,11 @@ impl Run {
                 }
             }
             Event::ModelRetry(retry) => self.retry(retry, at),
-            Event::RequestLost(lost) => self.usage += lost.usage,
+            Event::RequestSent(sent) => self.out = Some(sent.usage),
+            Event::RequestLost(lost) => {
+                self.usage += lost.usage;
+                self.out = None;
+            }
             Event::ModelSwitched(switched) => self.switch(switched, at),
             Event::Correction(correction) => {
                 self.corrections += 1;
@@ -105,6 +109,7 @@ impl Run {
             Event::RunEnd(end) => {
                 self.activity.end_at(end.active_us);
                 self.inputs.clear();
+                self.out = None;
                 (self.paused, self.parked) = (false, None);
                 self.phase = Phase::Ended(end.outcome);
             }
@@ -191,6 +196,7 @@ impl Run {
     fn hear(&mut self, reply: &Arc<Reply>) {
         self.replies += 1;
         self.usage += reply.usage;
+        self.out = None;
         let is_cut = reply.stop == Stop::Length && !reply.calls.is_empty();
         self.truncated = if is_cut { self.truncated + 1 } else { 0 };
         if !reply.text.trim().is_empty() || !reply.calls.is_empty() {
@@ -256,7 +262,7 @@ impl Run {
         self.usage += switched.usage.unwrap_or_default();
         self.models.push(switched.to.clone());
         // What one model does not bear, another may.
-        self.narrowed = None;
+        (self.narrowed, self.answer_at_most, self.out) = (None, None, None);
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             (*attempt, *tries, *not_before) = (*attempt + 1, 0, at);
         }
@@ -268,12 +274,16 @@ impl Run {
     fn retry(&mut self, retry: &ModelRetry, at: Timestamp) {
         self.replies += 1;
         self.usage += retry.usage.unwrap_or_default();
+        self.out = None;
+        self.answer_at_most = retry.max_tokens.or(self.answer_at_most);
         self.activity.end(at);
         self.activity.leave_out(retry.waited_us);
         self.activity.begin(retry.not_before);
         if let Some(bytes) = retry.shown_at_most {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             self.narrowed = Some(Narrowed { bytes, turn: self.turn });
+            // Beside less there is room again.
+            self.answer_at_most = None;
         }
         if let Phase::Thinking { attempt, tries, not_before } = &mut self.phase {
             *attempt = retry.attempt + 1;

@@ -52,6 +52,10 @@ pub enum Input {
         waited: Duration,
         /// Bytes of the conversation that the model was shown, if anything was sent.
         shown: usize,
+        /// Tokens that its answer might have had, if anything was sent.
+        allowed: Option<u32>,
+        /// Whether what it was shown is within the model's window by itself, by an upper estimate.
+        fits: bool,
         /// What the run waits for without a slot, before the next request: then no try is used up.
         parks: Option<ParkReason>,
         /// The model that goes on when this one is given up.
@@ -59,8 +63,15 @@ pub enum Input {
         /// A number in `0.0..1.0` that spreads retries.
         jitter: f64,
     },
-    /// A request was given up before its answer was heard, and may have used this up.
-    RequestLost(Usage),
+    /// The turn's request is about to go out, and may use this up.
+    RequestSent {
+        /// The turn that asks.
+        turn: u32,
+        /// The request of the turn.
+        attempt: u32,
+        /// The most that can come of it.
+        usage: Usage,
+    },
     /// The turn's request would pass a limit.
     OutOfBudget {
         /// The turn that asks.

@@ -79,6 +79,10 @@ pub struct Run {
     corrections: u32,
     /// How much of the conversation the model is shown at most, once it was too long, and in which turn that was set.
     narrowed: Option<Narrowed>,
+    /// Tokens that an answer may have at most, once there was no room for more.
+    answer_at_most: Option<u32>,
+    /// What the open request may use up, if it is counted and has gone out.
+    out: Option<Usage>,
     ending: Option<Outcome>,
     paused: bool,
     parked: Option<ParkReason>,
@@ -189,6 +193,8 @@ impl Run {
             truncated: 0,
             corrections: 0,
             narrowed: None,
+            answer_at_most: None,
+            out: None,
             ending: None,
             paused: false,
             parked: None,
@@ -215,9 +221,16 @@ impl Run {
         self.spec.as_ref()
     }
 
-    /// Whether somebody was at work on it when last something was put on record: an open request of it may be out.
-    pub const fn may_be_heard(&self) -> bool {
-        self.living
+    /// What it has used up, with the most that its open request may if nobody hears its answer.
+    pub fn usage_at_most(&self) -> Usage {
+        let mut usage = self.usage;
+        usage += self.out.unwrap_or_default();
+        usage
+    }
+
+    /// Tokens that an answer may have at most, once there was no room for more.
+    pub const fn answer_at_most(&self) -> Option<u32> {
+        self.answer_at_most
     }
 
     /// The model that is asked: the task's, unless another one goes on in its place.

@@ -1,7 +1,10 @@
 //! What is asked of batches under way, and how they share.
 
 use super::*;
-use crate::domain::batch::Halt;
+use crate::{
+    app::input::InputError,
+    domain::{batch::Halt, usage::NanoUsd},
+};
 
 #[tokio::test]
 async fn two_batches_share_the_slots_fairly_and_keep_to_their_own_bounds() {
@@ -183,4 +186,23 @@ async fn what_is_done_again_and_cancelled_just_as_the_batch_ends_is_cancelled() 
     assert_eq!(sorted(daemon.results(id).await), [result("a", 2, "cancelled"), result("b", 1, "done")]);
     let status = daemon.ended(id).await;
     assert_eq!((status.state, status.error), (BatchState::Cancelled, None));
+}
+
+#[tokio::test]
+async fn a_cap_is_not_set_later_on_a_batch_whose_tasks_cost_nobody_knows_what() {
+    let daemon = Daemon::start(&Disk::in_memory()).await;
+    let tasks = [held("a"), held("b")];
+    let id = daemon.submit(keyed("k"), &tasks).await.unwrap().id;
+    let refused = daemon.batches.set_max_cost(id, Some(NanoUsd::from_usd(1.0))).await.unwrap_err();
+    let ControlError::Unpriced(InputError::Mistakes { told, more: 0 }) = refused else { panic!("{refused}") };
+    assert!(
+        told.len() == 1 && told[0].starts_with("line 1: model: model \"scripted:gated\" has no"),
+        "{told:?}"
+    );
+    let mut again = keyed("k");
+    again.options.max_cost = Some(NanoUsd::from_usd(1.0));
+    assert!(matches!(daemon.submit(again, &tasks).await, Err(SubmitError::Input(_))));
+    assert!(!daemon.batches.set_max_cost(id, None).await.unwrap(), "there is none");
+    daemon.gate.open.add_permits(2);
+    assert_eq!(daemon.results(id).await.len(), 2);
 }

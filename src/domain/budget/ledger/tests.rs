@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::id::BatchId;
+use crate::domain::{budget::Period, id::BatchId};
 
 fn wish(nodes: &[Node], amount: u64, least: u64) -> Wish {
     let (amount, least) = (NanoUsd::new(amount), NanoUsd::new(least));
@@ -75,15 +75,58 @@ fn work_that_was_begun_goes_before_work_that_was_not() {
 }
 
 #[test]
-fn no_work_is_begun_in_a_budget_that_something_did_not_fit_in_until_it_is_raised() {
-    let mut ledger = capped(&[(Node::Process, 100)]);
-    let begins = |amount| Wish { opens: true, ..wish(&[Node::Process], amount, amount) };
-    let refused = Some(Answer::Refused(Node::Process));
-    assert_eq!(ledger.reserve(Reservation(1), wish(&[Node::Process], 200, 200)), refused);
+fn no_work_of_a_batch_is_begun_once_something_did_not_fit_until_its_cap_is_raised() {
+    let mut ledger = capped(&[(batch(1), 100)]);
+    let begins = |amount| Wish { opens: true, ..wish(&[batch(1)], amount, amount) };
+    let refused = Some(Answer::Refused(batch(1)));
+    assert_eq!(ledger.reserve(Reservation(1), wish(&[batch(1)], 200, 200)), refused);
     assert_eq!(ledger.reserve(Reservation(2), begins(1)), refused);
-    assert_eq!(ledger.reserve(Reservation(3), wish(&[Node::Process], 50, 50)), Some(granted(50)));
-    assert_eq!(ledger.set_cap(Node::Process, Some(NanoUsd::new(200))), []);
+    assert_eq!(ledger.reserve(Reservation(3), wish(&[batch(1)], 50, 50)), Some(granted(50)));
+    assert_eq!(ledger.set_cap(batch(1), Some(NanoUsd::new(200))), []);
     assert_eq!(ledger.reserve(Reservation(4), begins(1)), Some(granted(1)));
+}
+
+#[test]
+fn what_did_not_fit_in_a_shared_budget_keeps_nothing_cheaper_from_beginning() {
+    let today = |user: &str| Node::User { user: user.into(), per: Period::Day, since: Timestamp::default() };
+    for shared in [Node::Process, today("a")] {
+        let mut ledger = capped(&[(shared.clone(), 100)]);
+        let dear = [shared.clone(), batch(1)];
+        assert_eq!(
+            ledger.reserve(Reservation(1), wish(&dear, 200, 200)),
+            Some(Answer::Refused(shared.clone()))
+        );
+        let begins = Wish { opens: true, ..wish(&[shared, batch(2)], 60, 60) };
+        assert_eq!(ledger.reserve(Reservation(2), begins), Some(granted(60)));
+    }
+}
+
+#[test]
+fn what_is_over_goes_once_nothing_is_open_there_and_is_counted_anew() {
+    let mut ledger = capped(&[(batch(1), 100)]);
+    assert_eq!(ledger.reserve(Reservation(1), wish(&[Node::Process, batch(1)], 60, 60)), Some(granted(60)));
+    ledger.forget(&batch(1));
+    assert!(ledger.knows(&batch(1)));
+    assert_eq!(ledger.settle(Reservation(1), None), []);
+    assert!(!ledger.knows(&batch(1)) && ledger.knows(&Node::Process));
+    assert_eq!(ledger.sums().collect::<Vec<_>>(), [("batch", Sum::default()), ("process", sum(0, 60, 0))]);
+    ledger.spend(batch(1), NanoUsd::new(60));
+    assert_eq!(ledger.standing(&batch(1)).spent, NanoUsd::new(60));
+}
+
+#[test]
+fn periods_that_are_over_go_and_those_that_run_stay() {
+    let day = |since| Node::User { user: "a".into(), per: Period::Day, since: Timestamp::from_micros(since) };
+    let total = Node::User { user: "a".into(), per: Period::Total, since: Timestamp::default() };
+    let next = 24 * 60 * 60 * 1_000_000;
+    let mut ledger = capped(&[(day(0), 5), (day(next), 5), (total.clone(), 5)]);
+    ledger.forget_periods(Timestamp::from_micros(next));
+    assert_eq!([day(0), day(next), total].map(|node| ledger.knows(&node)), [false, true, true]);
+    assert_eq!(ledger.sums().collect::<Vec<_>>(), [("user", sum(10, 0, 0))]);
+}
+
+const fn sum(caps: u128, spent: u128, reserved: u128) -> Sum {
+    Sum { caps, spent, reserved }
 }
 
 #[test]
@@ -176,6 +219,12 @@ proptest! {
                 let grew = now.spent.get() + now.reserved.get() > taken;
                 prop_assert!(within(&ledger, node) || !grew && (is_cap || !before));
             }
+            let mut sums = std::collections::BTreeMap::<_, Sum>::new();
+            for (node, standing) in ledger.nodes() {
+                let sum = sums.entry(node.kind()).or_default();
+                *sum = sum.replaced(Sum::default(), Sum::of(standing));
+            }
+            prop_assert_eq!(ledger.sums().collect::<Vec<_>>(), sums.into_iter().collect::<Vec<_>>());
             let reserved: u64 = open.iter().map(|(_, amount)| amount).sum();
             let process = ledger.standing(&Node::Process);
             prop_assert_eq!((process.spent.get(), process.reserved.get()), (spent, reserved));

@@ -8,9 +8,12 @@ use std::{
 
 use super::{Draft, in_short, micros};
 use crate::domain::{
+    budget::MIN_TOKENS,
     call::{Failure, ToolCall},
     context,
-    event::{Correction, Decision, Event, ModelRetry, ModelSwitched, ParkReason, RequestLost, TurnEnd},
+    event::{
+        Correction, Decision, Event, ModelRetry, ModelSwitched, ParkReason, RequestLost, RequestSent, TurnEnd,
+    },
     id::CallId,
     message::Reply,
     outcome::{Block, FaultClass, Limit, Outcome, Stop},
@@ -31,11 +34,23 @@ pub(super) struct Fault {
     pub(super) waited_us: u64,
     /// Bytes of the conversation that the model was shown.
     pub(super) shown: usize,
+    /// Tokens that its answer might have had.
+    pub(super) allowed: Option<u32>,
+    /// Whether what it was shown is within the model's window by itself.
+    pub(super) fits: bool,
     /// What the run waits for without a slot.
     pub(super) parks: Option<ParkReason>,
     /// The model that can go on.
     pub(super) fallback: Option<Arc<str>>,
     pub(super) jitter: f64,
+}
+
+/// What is less about the next request than about one that was too long.
+enum Shorter {
+    /// Bytes of the conversation that the model is shown at most.
+    Shown(u64),
+    /// Tokens that its answer may have at most.
+    Answer(u32),
 }
 
 impl Fault {
@@ -48,6 +63,8 @@ impl Fault {
             usage: None,
             waited_us: 0,
             shown: 0,
+            allowed: None,
+            fits: false,
             parks: None,
             fallback: None,
             jitter: 0.5,
@@ -228,16 +245,16 @@ impl Draft<'_> {
     /// The open request failed: it is sent again, by itself or to another model, or the run ends.
     pub(super) fn model_failed(&mut self, fault: Fault) {
         let Phase::Thinking { attempt, tries, .. } = self.run.phase else { return };
-        let Fault { class, error, retry_after, usage, waited_us, shown, parks, fallback, jitter } = fault;
+        let shorter = self.shorter(&fault);
+        let Fault { class, error, retry_after, usage, waited_us, parks, fallback, jitter, .. } = fault;
         let fallback = fallback.filter(|to| retry::another_may_do(class) && !self.run.models.contains(to));
         // Who can go on elsewhere waits for nobody for long.
         let parks = parks.filter(|_| fallback.is_none());
         let is_long = retry_after.is_some_and(|wait| wait > retry::PATIENCE);
-        let shown_at_most = self.narrower(class, shown);
         self.usage += usage.unwrap_or_default();
         self.active = self.active.saturating_sub(Duration::from_micros(waited_us));
         let tries = tries + u32::from(retry::uses_a_try(class) && parks.is_none());
-        let delay = match (parks, shown_at_most) {
+        let delay = match (parks, &shorter) {
             (Some(_), _) => Some(retry_after.unwrap_or_default()),
             (None, Some(_)) => Some(Duration::ZERO),
             (None, None) if is_long && fallback.is_some() => None,
@@ -246,7 +263,21 @@ impl Draft<'_> {
         match (delay, fallback, self.run.model()) {
             (Some(delay), ..) => {
                 let not_before = self.now.after(delay);
-                let retry = ModelRetry { attempt, class, error, not_before, waited_us, shown_at_most, usage };
+                let (shown_at_most, max_tokens) = match shorter {
+                    Some(Shorter::Shown(bytes)) => (Some(bytes), None),
+                    Some(Shorter::Answer(tokens)) => (None, Some(tokens)),
+                    None => (None, None),
+                };
+                let retry = ModelRetry {
+                    attempt,
+                    class,
+                    error,
+                    not_before,
+                    waited_us,
+                    shown_at_most,
+                    max_tokens,
+                    usage,
+                };
                 self.push(Event::ModelRetry(retry));
             }
             (None, Some(to), Some(from)) => {
@@ -262,21 +293,40 @@ impl Draft<'_> {
         }
     }
 
-    /// Nobody waits for the open request any more.
-    pub(super) fn request_lost(&mut self, usage: Usage) -> Result<(), Refused> {
-        if !matches!(self.run.phase, Phase::Thinking { .. }) {
-            return Err(Refused::StaleRequest);
+    pub(super) fn request_sent(&mut self, turn: u32, attempt: u32, usage: Usage) -> Result<(), Refused> {
+        self.expect_request(turn, attempt)?;
+        if self.run.out.is_some() {
+            return Err(Refused::OutOfTurn);
         }
-        self.push(Event::RequestLost(RequestLost { usage }));
+        self.push(Event::RequestSent(RequestSent { attempt, usage }));
         Ok(())
     }
 
-    /// Half of what was too long, once a turn and if something can be left out: the same is never sent again.
-    fn narrower(&self, class: FaultClass, shown: usize) -> Option<u64> {
+    /// Nobody will hear the answer to the open request any more. If it went out, it may have used something up.
+    pub(super) fn lose_request(&mut self) {
+        if let Some(usage) = self.run.out {
+            self.usage += usage;
+            self.push(Event::RequestLost(RequestLost { usage }));
+        }
+    }
+
+    /// What is changed about a request that was too long, if anything can be: the same is never sent again.
+    fn shorter(&self, fault: &Fault) -> Option<Shorter> {
+        if fault.class != FaultClass::ContextOverflow {
+            return None;
+        }
+        let answer = || {
+            let less = fault.allowed.filter(|tokens| *tokens > MIN_TOKENS)? / 4;
+            Some(Shorter::Answer(less.max(MIN_TOKENS)))
+        };
+        let shown = || self.narrower(fault.shown).map(Shorter::Shown);
+        if fault.fits { answer().or_else(shown) } else { shown().or_else(answer) }
+    }
+
+    /// Half of what was too long, once a turn and if something can be left out.
+    fn narrower(&self, shown: usize) -> Option<u64> {
         let run = self.run;
-        if class != FaultClass::ContextOverflow
-            || run.narrowed.is_some_and(|narrowed| narrowed.turn == run.turn)
-        {
+        if run.narrowed.is_some_and(|narrowed| narrowed.turn == run.turn) {
             return None;
         }
         let bytes = shown / 2;

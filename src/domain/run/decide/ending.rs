@@ -23,6 +23,7 @@ impl Draft<'_> {
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
         }
+        self.lose_request();
         self.push(Event::CancelRequested(CancelRequested { outcome }));
         match &self.run.phase {
             Phase::Acting(calls) => {

@@ -33,7 +33,7 @@ impl Draft<'_> {
 
     pub(super) fn park(&mut self, reason: ParkReason) -> Result<(), Refused> {
         match self.run.phase {
-            Phase::Thinking { .. } if self.run.parked.is_none() => {
+            Phase::Thinking { .. } if self.run.parked.is_none() && self.run.out.is_none() => {
                 self.push(Event::Parked(Parked { reason }));
                 Ok(())
             }

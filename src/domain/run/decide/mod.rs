@@ -75,6 +75,8 @@ impl Run {
                 usage,
                 waited,
                 shown,
+                allowed,
+                fits,
                 parks,
                 fallback,
                 jitter,
@@ -87,12 +89,14 @@ impl Run {
                     usage,
                     waited_us: micros(waited),
                     shown,
+                    allowed,
+                    fits,
                     parks,
                     fallback,
                     jitter,
                 });
             }
-            Input::RequestLost(usage) => draft.request_lost(usage)?,
+            Input::RequestSent { turn, attempt, usage } => draft.request_sent(turn, attempt, usage)?,
             Input::OutOfBudget { turn, attempt, limit } => {
                 draft.expect_request(turn, attempt)?;
                 draft.finish_turn(Outcome::Budget(limit), None);
@@ -109,11 +113,15 @@ impl Run {
             Input::SetLimits(limits) => draft.set_limits(limits)?,
             Input::End(outcome) => draft.end_early(outcome)?,
             Input::Interrupt => {
+                draft.lose_request();
                 let waited_us = micros(waited);
                 draft.push(Event::Interrupted(Interrupted { waited_us }));
             }
             Input::Restart { cause, error } => draft.restart(cause, error),
-            Input::GiveUp { breakage, error } => draft.give_up(breakage, error),
+            Input::GiveUp { breakage, error } => {
+                draft.lose_request();
+                draft.give_up(breakage, error);
+            }
         }
         Ok(draft.facts)
     }

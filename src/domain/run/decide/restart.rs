@@ -25,6 +25,7 @@ impl Draft<'_> {
             RestartCause::Process => self.wall = self.run.wall(self.run.alive_at),
             RestartCause::Actor => {}
         }
+        self.lose_request();
         self.push(Event::Restart(Restart { cause, error }));
         if cause == RestartCause::Process && self.run.living && self.run.crashes + 1 >= CRASHES {
             let error = format!("herder died {CRASHES} times in one turn of this run");

@@ -192,6 +192,42 @@ fn a_conversation_of_which_nothing_can_be_left_out_is_not_sent_again() {
     assert_eq!(play.fails(FaultClass::ContextOverflow, None), ["turn_end", "run_end"]);
 }
 
+/// The request was too long, with so much room for its answer.
+fn overflows(play: &mut Play, allowed: u32, fits: bool) -> Vec<&'static str> {
+    let mut failure = play.failure(FaultClass::ContextOverflow, None, None);
+    if let Input::ModelFailed { allowed: told, fits: within, .. } = &mut failure {
+        (*told, *within) = (Some(allowed), fits);
+    }
+    play.tell(failure)
+}
+
+#[test]
+fn an_answer_gets_less_room_before_a_conversation_that_fits_is_shortened() {
+    let mut play = long();
+    let full = play.run.projection(None);
+    assert_eq!(overflows(&mut play, 8_192, true), ["model_retry"]);
+    assert_eq!((play.run.answer_at_most(), play.run.projection(None)), (Some(2_048), full.clone()));
+    assert_eq!(overflows(&mut play, 2_048, true), ["model_retry"]);
+    assert_eq!((play.run.answer_at_most(), play.run.projection(None)), (Some(1_024), full.clone()));
+    assert_eq!(Run::replay(run_id(), &play.log), play.run);
+    assert_eq!(overflows(&mut play, 1_024, true), ["model_retry"]);
+    assert_eq!(play.run.answer_at_most(), None, "beside half of it there is room again");
+    assert!(play.run.projection(None).bytes <= full.bytes / 2);
+    assert_eq!(overflows(&mut play, 1_024, true), ["turn_end", "run_end"]);
+}
+
+#[test]
+fn a_conversation_that_does_not_fit_is_shortened_first_and_then_its_answer() {
+    let mut play = long();
+    assert_eq!(overflows(&mut play, 8_192, false), ["model_retry"]);
+    assert_eq!(play.run.answer_at_most(), None);
+    assert_eq!(overflows(&mut play, 8_192, false), ["model_retry"]);
+    assert_eq!(play.run.answer_at_most(), Some(2_048));
+    let mut nothing_to_leave_out = Play::started();
+    assert_eq!(overflows(&mut nothing_to_leave_out, 4_096, false), ["model_retry"]);
+    assert_eq!(overflows(&mut nothing_to_leave_out, 1_024, false), ["turn_end", "run_end"]);
+}
+
 #[test]
 fn another_model_goes_on_where_one_is_given_up() {
     for class in [FaultClass::Auth, FaultClass::Quota] {

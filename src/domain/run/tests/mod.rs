@@ -118,6 +118,8 @@ impl Play {
             usage: None,
             waited: Duration::ZERO,
             shown: self.run.projection(None).bytes,
+            allowed: None,
+            fits: false,
             parks: None,
             fallback,
             jitter: 0.5,

@@ -24,6 +24,7 @@ enum Step {
     Limits(Limits),
     Pause,
     Resume,
+    Send,
     Park,
     Unpark,
     End(Outcome),
@@ -100,6 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(|which| Step::CancelCall { which }),
         1 => limits().prop_map(Step::Limits),
         4 => prop::sample::select(vec![Step::Pause, Step::Resume]),
+        10 => Just(Step::Send),
         6 => prop::sample::select(vec![Step::Park, Step::Unpark, Step::Unpark]),
         1 => Just(Step::Interrupt),
         5 => prop::sample::select(vec![RestartCause::Process, RestartCause::Actor]).prop_map(Step::Restart),
@@ -286,6 +288,10 @@ impl World {
             Step::Limits(limits) => Input::SetLimits(limits),
             Step::Pause => Input::Pause,
             Step::Resume => Input::Resume,
+            Step::Send => {
+                let usage = Usage { input: 3, output: 2, estimated: true, ..Usage::default() };
+                Input::RequestSent { turn, attempt, usage }
+            }
             Step::Park => Input::Park(ParkReason::Paused),
             Step::Unpark => Input::Unpark,
             Step::End(outcome) => Input::End(outcome),

@@ -1,6 +1,7 @@
 //! Going on from the log: what is asked again, what is looked at, and what is never repeated.
 
 use super::*;
+use crate::domain::usage::NanoUsd;
 
 #[test]
 fn a_request_without_an_answer_is_sent_again() {
@@ -199,4 +200,55 @@ fn a_turn_that_ended_shows_that_a_run_is_not_what_herder_dies_of() {
         play.grants(id);
         assert_eq!(play.ends(id), ["result", "turn_end", "turn_start"]);
     }
+}
+
+fn sends(play: &mut Play) -> Usage {
+    let Phase::Thinking { attempt, .. } = play.run.phase else { panic!("no request is open") };
+    let cost = Some(NanoUsd::new(7));
+    let usage = Usage { input: 100, output: 50, cost, estimated: true, ..Usage::default() };
+    let turn = play.run.turn;
+    assert_eq!(play.tell(Input::RequestSent { turn, attempt, usage }), ["request_sent"]);
+    usage
+}
+
+#[test]
+fn only_a_request_that_went_out_is_charged_when_its_process_is_gone_and_once() {
+    let restart = |cause| Input::Restart { cause, error: None };
+    let mut play = Play::started();
+    assert_eq!(play.tell(restart(RestartCause::Process)), ["restart"]);
+    assert_eq!(play.run.usage_at_most(), Usage::default());
+    let usage = sends(&mut play);
+    assert_eq!((play.run.usage(), play.run.usage_at_most()), (Usage::default(), usage));
+    assert_eq!(play.tell(restart(RestartCause::Process)), ["request_lost", "restart"]);
+    assert_eq!((play.run.usage(), play.run.usage_at_most()), (usage, usage));
+    assert_eq!(play.tell(restart(RestartCause::Actor)), ["restart"]);
+    assert_eq!(play.run.idle_restarts().len(), 3, "a request that nothing came of is no progress");
+    assert_eq!(play.tell(Input::End(Outcome::Cancelled)), ["cancel_requested", "turn_end", "run_end"]);
+    assert_eq!(play.run.usage(), usage);
+}
+
+#[test]
+fn a_request_that_is_out_is_charged_however_its_run_stops_and_not_beside_what_it_came_to() {
+    let endings: [(Input, &[&str]); 3] = [
+        (Input::End(Outcome::Cancelled), &["request_lost", "cancel_requested", "turn_end", "run_end"]),
+        (Input::Interrupt, &["request_lost", "interrupted"]),
+        (
+            Input::GiveUp { breakage: Breakage::Stuck, error: "stuck".to_owned() },
+            &["request_lost", "turn_end", "run_end"],
+        ),
+    ];
+    for (input, kinds) in endings {
+        let mut play = Play::started();
+        let usage = sends(&mut play);
+        assert_eq!(play.tell(input), kinds);
+        assert_eq!(play.run.usage(), usage);
+        if let Event::RunEnd(end) = &play.log.last().expect("an end").event {
+            assert_eq!(end.usage, usage);
+        }
+    }
+    let mut play = Play::started();
+    sends(&mut play);
+    assert_eq!(play.fails(FaultClass::Overloaded, None), ["model_retry"]);
+    assert_eq!(play.run.usage_at_most(), Usage::default());
+    assert_eq!(play.tell(Input::Interrupt), ["interrupted"]);
 }

@@ -99,7 +99,8 @@ impl World {
                 }
                 Event::ModelRetry(retry) => used += retry.usage.unwrap_or_default(),
                 Event::RequestLost(lost) => used += lost.usage,
-                Event::Decision(_)
+                Event::RequestSent(_)
+                | Event::Decision(_)
                 | Event::Correction(_)
                 | Event::CancelRequested(_)
                 | Event::Interrupted(_)
@@ -143,6 +144,7 @@ const fn may_come_while_parked(event: &Event) -> bool {
         | Event::Result(_)
         | Event::InputClaimed(_)
         | Event::ModelRetry(_)
+        | Event::RequestSent(_)
         | Event::RequestLost(_)
         | Event::ModelSwitched(_)
         | Event::Correction(_)
