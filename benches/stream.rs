@@ -20,9 +20,11 @@ use herder::{
     domain::{message::Message, outcome::Stop},
     model::{
         Delta, ModelProvider, Request,
+        anthropic::{self, Anthropic},
         decode::Answer,
         http,
-        openai::{OpenAi, Settings},
+        openai::{self, OpenAi},
+        responses::{self, Responses},
     },
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -50,10 +52,18 @@ struct Protocol {
     provider: fn(base_url: &str) -> Arc<dyn ModelProvider>,
 }
 
-fn protocols() -> [Protocol; 2] {
+fn protocols() -> [Protocol; 6] {
     let openai: fn(&str) -> Arc<dyn ModelProvider> = |base_url| {
-        let settings = Settings { base_url: base_url.to_owned(), ..Settings::default() };
+        let settings = openai::Settings { base_url: base_url.to_owned(), ..Default::default() };
         Arc::new(OpenAi::new(http::client().unwrap(), settings).unwrap())
+    };
+    let anthropic: fn(&str) -> Arc<dyn ModelProvider> = |base_url| {
+        let settings = anthropic::Settings { base_url: base_url.to_owned(), ..Default::default() };
+        Arc::new(Anthropic::new(http::client().unwrap(), settings).unwrap())
+    };
+    let responses: fn(&str) -> Arc<dyn ModelProvider> = |base_url| {
+        let settings = responses::Settings { base_url: base_url.to_owned(), ..Default::default() };
+        Arc::new(Responses::new(http::client().unwrap(), settings).unwrap())
     };
     [
         Protocol {
@@ -67,6 +77,52 @@ fn protocols() -> [Protocol; 2] {
             body: openai_body(|at| json!({"tool_calls": [openai_piece(at)]}), "tool_calls"),
             decode: Answer::openai,
             provider: openai,
+        },
+        Protocol {
+            name: "anthropic text",
+            body: anthropic_body(
+                &json!({"type": "text", "text": ""}),
+                "end_turn",
+                |at| json!({"type": "text_delta", "text": format!(" word{at}")}),
+            ),
+            decode: Answer::anthropic,
+            provider: anthropic,
+        },
+        Protocol {
+            name: "anthropic call",
+            body: anthropic_body(
+                &json!({"type": "tool_use", "id": "toolu_0123456789", "name": "write", "input": {}}),
+                "tool_use",
+                |at| json!({"type": "input_json_delta", "partial_json": piece(at)}),
+            ),
+            decode: Answer::anthropic,
+            provider: anthropic,
+        },
+        Protocol {
+            name: "responses text",
+            body: responses_body(
+                "output_text",
+                "text",
+                |at| format!(" word{at}"),
+                |whole| {
+                    let content =
+                        json!([{"type": "output_text", "annotations": [], "logprobs": [], "text": whole}]);
+                    json!({"id": "msg_0123456789", "type": "message", "role": "assistant", "content": content})
+                },
+            ),
+            decode: Answer::responses,
+            provider: responses,
+        },
+        Protocol {
+            name: "responses call",
+            body: responses_body("function_call_arguments", "arguments", piece, |whole| {
+                json!({
+                    "id": "fc_0123456789", "type": "function_call", "call_id": "call_0123456789", "name": "write",
+                    "arguments": whole,
+                })
+            }),
+            decode: Answer::responses,
+            provider: responses,
         },
     ]
 }
@@ -90,14 +146,80 @@ fn openai_body(delta: impl Fn(u64) -> Value, finish: &str) -> Arc<str> {
 }
 
 fn openai_piece(at: u64) -> Value {
+    let function = json!({"arguments": piece(at)});
     match at {
-        0 => {
-            let function = json!({"name": "write", "arguments": "{\"path\":\"a.txt\",\"content\":\""});
-            json!({"index": 0, "id": "call_0123456789", "type": "function", "function": function})
-        }
-        at if at == DELTAS - 1 => json!({"index": 0, "function": {"arguments": "\"}"}}),
-        at => json!({"index": 0, "function": {"arguments": format!(" \\\"word{at}\\\"\\n")}}),
+        0 => json!({
+            "index": 0, "id": "call_0123456789", "type": "function",
+            "function": {"name": "write", "arguments": function["arguments"]},
+        }),
+        _ => json!({"index": 0, "function": function}),
     }
+}
+
+/// A piece of a call's arguments, which are an object when all are there.
+fn piece(at: u64) -> String {
+    match at {
+        0 => "{\"path\":\"a.txt\",\"content\":\"".to_owned(),
+        at if at == DELTAS - 1 => "\"}".to_owned(),
+        at => format!(" \\\"word{at}\\\"\\n"),
+    }
+}
+
+fn anthropic_body(block: &Value, reason: &str, delta: impl Fn(u64) -> Value) -> Arc<str> {
+    let usage = json!({"input_tokens": 900, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1});
+    let message = json!({
+        "id": "msg_0123456789", "type": "message", "role": "assistant", "model": "fake-1", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": usage,
+    });
+    let mut events = vec![
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        json!({"type": "ping"}),
+    ];
+    events
+        .extend((0..DELTAS).map(|at| json!({"type": "content_block_delta", "index": 0, "delta": delta(at)})));
+    events.extend([
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null}, "usage": {"output_tokens": DELTAS}}),
+        json!({"type": "message_stop"}),
+    ]);
+    framed(&events)
+}
+
+fn responses_body(
+    kind: &str,
+    field: &str,
+    piece: impl Fn(u64) -> String,
+    item: impl Fn(&str) -> Value,
+) -> Arc<str> {
+    let whole: String = (0..DELTAS).map(&piece).collect();
+    let (begun, done) = (item(""), item(&whole));
+    let mut events = vec![
+        json!({"type": "response.created", "response": {"id": "resp_0123456789", "status": "in_progress", "output": []}}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+    ];
+    events.extend((0..DELTAS).map(|at| {
+        json!({
+            "type": format!("response.{kind}.delta"), "item_id": begun["id"], "output_index": 0, "content_index": 0,
+            "delta": piece(at), "logprobs": [], "obfuscation": "aB3dE5gH",
+        })
+    }));
+    let usage = json!({"input_tokens": 900, "output_tokens": DELTAS, "total_tokens": 900 + DELTAS});
+    events.extend([
+        json!({"type": format!("response.{kind}.done"), "item_id": begun["id"], "output_index": 0, "content_index": 0, field: whole}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": done}),
+        json!({"type": "response.completed", "response": {"id": "resp_0123456789", "status": "completed", "output": [done], "usage": usage}}),
+    ]);
+    for (number, event) in (0_u64..).zip(&mut events) {
+        event["sequence_number"] = number.into();
+    }
+    framed(&events)
+}
+
+fn framed(events: &[Value]) -> Arc<str> {
+    let framed =
+        events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
+    framed.collect::<String>().into()
 }
 
 fn decoding(c: &mut Criterion) {

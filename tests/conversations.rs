@@ -9,7 +9,8 @@ use herder::{
         call::{Arguments, EffectClass, Failure, ToolResult},
         event::{InputKind, ParkReason, RestartCause},
         id::{CallId, RunId},
-        message::validate,
+        json::RawJson,
+        message::{Kept, Message, RequestRecord, validate},
         outcome::{FaultClass, Outcome, Stop},
         policy::Verdict,
         run::{Input, Judgement, Phase, Proposal, ProposedCall, Run, Stage},
@@ -17,18 +18,19 @@ use herder::{
         usage::Usage,
     },
     model::{
-        Request,
+        Request, anthropic,
         openai::{self, Profile, SendReasoning},
+        responses,
     },
 };
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
 
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "support/mod.rs"]
 mod support;
 
-use support::{chat, server::Rules};
+use support::{chat, messages, server::Rules};
 
 /// A way to send a conversation, and what checks it as the strictest of its servers does.
 struct Codec {
@@ -51,16 +53,120 @@ const CODECS: &[Codec] = &[
         },
         check: |body| chat::check(body, &Rules { reasoning: true, ..Rules::default() }),
     },
+    Codec { name: "messages", encode: |request| anthropic::body(request).unwrap(), check: messages::check },
+    Codec {
+        name: "messages with thinking",
+        encode: |request| {
+            let mut request = request.clone();
+            request.params.reasoning_effort = Some("low".to_owned());
+            anthropic::body(&request).unwrap()
+        },
+        check: messages::check,
+    },
+    Codec {
+        name: "responses",
+        encode: |request| responses::body(request).unwrap(),
+        check: support::responses::check,
+    },
 ];
+
+/// Models that answer, by their names at their servers; the first two are asked next.
+const MODELS: &[&str] = &["m", "second", "elsewhere"];
+
+/// Bytes of the ids that models themselves give, whose servers are the strictest.
+const LONGEST_OWN: usize = 20;
+
+/// Ids that some server or other gives.
+const IDS: &[&str] = &[
+    "",
+    " ",
+    "a",
+    "b",
+    "a_2",
+    "functions.read:0",
+    "call 1",
+    "那\u{1F600}",
+    "id_",
+    "a\nb\u{7f}",
+    "chatcmpl-tool-0123456789abcdef0123456789abcdef",
+    "0123456789012345678901234567890123456789012345678901234567890123456789",
+    "0123456789012345678901234567890123456789012345678901234567890123456789_",
+];
+
+const NAMES: &[&str] = &[
+    "read",
+    "edit",
+    "bash",
+    "",
+    "open a window!",
+    "functions.read",
+    "読む",
+    "a_name_that_no_server_takes_since_it_is_longer_than_sixty_four_characters",
+];
+
+/// What servers want back with an answer, of both protocols that have such blocks, in order and out of it.
+fn blocks(which: &str) -> Vec<Value> {
+    let stub = |bytes: usize| json!({"type": "text", "bytes": bytes});
+    let (call, sealed) = (
+        json!({"type": "tool_use"}),
+        |id: &str| json!({"type": "reasoning", "id": id, "encrypted_content": "x"}),
+    );
+    match which {
+        "thought" => vec![messages::thinks("hm"), messages::redacted()],
+        "among texts" => {
+            vec![messages::thinks("a"), stub(2), messages::redacted(), stub(900), messages::thinks("")]
+        }
+        "among calls" => {
+            vec![stub(1), call.clone(), messages::thinks("a"), call.clone(), call, messages::thinks("b")]
+        }
+        "sealed" => vec![sealed("r1")],
+        "sealed among others" => {
+            let (said, called) = (json!({"type": "message"}), json!({"type": "function_call"}));
+            vec![
+                sealed("r1"),
+                said,
+                sealed("r2"),
+                called.clone(),
+                sealed("r3"),
+                called.clone(),
+                called,
+                sealed("r4"),
+            ]
+        }
+        "unknown" => vec![json!({"type": "novel"}), json!(7), json!({})],
+        _ => Vec::new(),
+    }
+}
+
+const BLOCKS: &[&str] =
+    &["", "thought", "among texts", "among calls", "sealed", "sealed among others", "unknown"];
 
 /// Something that happens to a run; `which` chooses among the calls that are there.
 #[derive(Clone, Debug)]
 enum Step {
-    Reply { text: &'static str, calls: Vec<(&'static str, &'static str, Verdict)>, stop: Stop, fits: bool },
-    Fail { class: FaultClass, fallback: Option<&'static str> },
-    Grant { which: usize },
-    Finish { which: usize, output: &'static str, failure: Option<Failure> },
-    CancelCall { which: usize },
+    Reply {
+        model: &'static str,
+        text: &'static str,
+        kept: &'static str,
+        calls: Vec<(&'static str, &'static str, &'static str, Verdict)>,
+        stop: Stop,
+        fits: bool,
+    },
+    Fail {
+        class: FaultClass,
+        fallback: Option<&'static str>,
+    },
+    Grant {
+        which: usize,
+    },
+    Finish {
+        which: usize,
+        output: &'static str,
+        failure: Option<Failure>,
+    },
+    CancelCall {
+        which: usize,
+    },
     Say(InputKind),
     Pause,
     Resume,
@@ -73,15 +179,24 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     use prop::sample::select;
-    let text = select(vec!["", " \n", "words", "\u{1F600} é"]);
+    let text = select(vec!["", " \n", "words", "\u{1F600} é\n", "\u{FFFD}\0\u{b}"]);
     let call = (
-        select(vec!["", " ", "a", "b", "a_2"]),
-        select(vec!["read", "edit", "bash", "", "open a window!"]),
+        select(IDS),
+        select(NAMES),
+        select(vec!["{}", r#"{ "path": "\ud83d", "path": [1e400] }"#, r#"{"\u0000": null}"#]),
         select(vec![Verdict::Allow, Verdict::Allow, Verdict::Allow, Verdict::Deny]),
     );
     let stop = prop_oneof![6 => Just(Stop::ToolCalls), 3 => Just(Stop::EndTurn), 2 => select(Stop::ALL)];
-    let reply = (text, prop::collection::vec(call, 0..4), stop, any::<bool>())
-        .prop_map(|(text, calls, stop, fits)| Step::Reply { text, calls, stop, fits });
+    let reply =
+        (select(MODELS), text, select(BLOCKS), prop::collection::vec(call, 0..4), stop, any::<bool>())
+            .prop_map(|(model, text, kept, calls, stop, fits)| Step::Reply {
+                model,
+                text,
+                kept,
+                calls,
+                stop,
+                fits,
+            });
     let class = prop_oneof![select(FaultClass::ALL), Just(FaultClass::ContextOverflow)];
     let fail = (class, prop::option::of(select(vec!["second", "third"])))
         .prop_map(|(class, fallback)| Step::Fail { class, fallback });
@@ -138,10 +253,14 @@ fn assert_accepted(run: &Run) {
     for budget in [None, Some(0), Some(12), Some(40)] {
         let messages = run.projection(budget).messages;
         assert_eq!(validate(&messages), Ok(()));
-        let request = Request::new("m".into(), messages);
-        for codec in CODECS {
-            let body = serde_json::from_slice(&(codec.encode)(&request)).unwrap();
-            assert_eq!((codec.check)(&body), Ok(()), "{}: {body}", codec.name);
+        for model in &MODELS[..2] {
+            let rules = [Message::System("rules of the house".into())];
+            let messages = rules.into_iter().chain(messages.iter().cloned()).collect();
+            let request = Request::new((*model).into(), messages);
+            for codec in CODECS {
+                let body = serde_json::from_slice(&(codec.encode)(&request)).unwrap();
+                assert_eq!((codec.check)(&body), Ok(()), "{}: {body}", codec.name);
+            }
         }
     }
 }
@@ -172,12 +291,21 @@ fn input(run: &Run, step: Step) -> Option<Input> {
         Phase::New | Phase::Queued | Phase::Between | Phase::Acting(_) | Phase::Ended(_) => 0,
     };
     Some(match step {
-        Step::Reply { text, calls, stop, fits } => {
+        Step::Reply { model, text, kept, calls, stop, fits } => {
+            let own = calls.iter().all(|(id, ..)| id.len() <= LONGEST_OWN);
+            let request = RequestRecord {
+                model: if own { model } else { "elsewhere" }.into(),
+                ..RequestRecord::default()
+            };
             let calls: Vec<_> = calls.into_iter().map(proposed).collect();
+            let blocks =
+                blocks(kept).iter().map(|block| RawJson(to_raw_value(block).unwrap().into())).collect();
             let misfit = (!fits && calls.is_empty()).then(|| "no JSON".into());
             let proposal = Proposal {
                 text: text.into(),
                 reasoning: Some("hm".into()),
+                kept: Some(Kept { model: model.into(), blocks }).filter(|kept| !kept.blocks.is_empty()),
+                request: Some(Arc::new(request)),
                 calls,
                 misfit,
                 usage: Some(Usage { input: 1, output: 1, ..Usage::default() }),
@@ -219,7 +347,7 @@ fn input(run: &Run, step: Step) -> Option<Input> {
     })
 }
 
-fn proposed((id, name, verdict): (&str, &str, Verdict)) -> ProposedCall {
+fn proposed((id, name, arguments, verdict): (&str, &str, &str, Verdict)) -> ProposedCall {
     let effect = match name {
         "read" => EffectClass::Read,
         "edit" => EffectClass::Write,
@@ -228,7 +356,10 @@ fn proposed((id, name, verdict): (&str, &str, Verdict)) -> ProposedCall {
     ProposedCall {
         id: Some(id.into()),
         name: name.into(),
-        arguments: Arguments::empty(),
+        arguments: match serde_json::from_str::<Value>(arguments) {
+            Ok(_) => Arguments::parse(arguments).unwrap(),
+            Err(_) => Arguments::spoiled(arguments),
+        },
         judgement: Judgement::Judged { verdict, rule: "a rule".to_owned(), effect, access: Vec::new() },
     }
 }

@@ -74,7 +74,8 @@ pub struct Reply {
 pub struct Kept {
     /// The server's name of the model; to any other they mean nothing.
     pub model: Arc<str>,
-    /// In their order.
+    /// In their order. Each says by its type which protocol it is of; among them stand, as that protocol's codec wrote
+    /// them, the places of texts and calls that the reply itself holds.
     pub blocks: Vec<RawJson>,
 }
 

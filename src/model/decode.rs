@@ -3,9 +3,9 @@
 //! The decoding is the one that the providers use, so what is found out here holds for them. Knows nothing of HTTP.
 
 use super::{
-    Delta, ModelError,
+    Delta, ModelError, anthropic,
     exchange::{Codec, Deltas, Reading},
-    openai,
+    openai, responses,
     sse::{Event, Flow},
 };
 
@@ -19,6 +19,16 @@ impl Answer {
     /// An answer in Chat Completions.
     pub fn openai() -> Self {
         Self::new(openai::decode::Answer::default())
+    }
+
+    /// An answer in Messages.
+    pub fn anthropic() -> Self {
+        Self::new(anthropic::decode::Answer::default())
+    }
+
+    /// An answer in Responses.
+    pub fn responses() -> Self {
+        Self::new(responses::decode::Answer::default())
     }
 
     /// The events of any protocol: the data of each is a piece of text, and nothing says that they are all there.

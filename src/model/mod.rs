@@ -93,7 +93,8 @@ pub enum Delta {
     Text(String),
     /// More of what it thinks aloud.
     Reasoning(String),
-    /// A block that the server wants back with the calls of this answer, exactly as it is.
+    /// A block that the server wants back with the calls of this answer, exactly as it is, or the place among such blocks
+    /// of a text or a call.
     Keep(RawJson),
     /// The model is at work on something that is not whole yet: no silence, though nothing to show.
     Progress,

@@ -210,6 +210,25 @@ async fn a_request_that_is_given_up_is_of_record_at_the_most_it_can_have_cost() 
 }
 
 #[tokio::test]
+async fn a_request_that_failed_is_settled_at_what_its_server_said_that_it_used_up() {
+    let failed = json!({"choices": [{"index": 0, "delta": {"content": "hm"}}], "usage": {"prompt_tokens": 70, "completion_tokens": 9}});
+    let stream =
+        format!("data: {failed}\n\ndata: {}\n\n", json!({"error": {"message": "gone", "code": 500}}));
+    let bill = Bill::default();
+    let account = bill.clone();
+    let server = Server::start(move |request| match account.next() {
+        0 => Answer::Raw(vec![Step::Bytes(stream.clone().into_bytes())]),
+        _ => account.answer(request, Manner::Told, vec![json!({"content": "done"})], "stop"),
+    })
+    .await;
+    let stage = stage(&server).await;
+    let end = stage.end(stage.submit("ws", &Value::Null, &task(2_000))).await;
+    let failed = NanoUsd::new(70 * INPUT + 9 * OUTPUT);
+    assert_eq!(end.usage.cost, Some(NanoUsd::new(failed.get() + bill.charged())));
+    assert_eq!(standing(&stage, &batch()).await.spent, end.usage.cost.unwrap());
+}
+
+#[tokio::test]
 async fn a_larger_limit_of_cost_is_heard_by_a_run_that_is_live() {
     let bill = Bill::default();
     let account = bill.clone();

@@ -79,7 +79,56 @@ const STREAMS: &[(&str, Stream)] = &[
     ("calls without anything", |n| calls("", "{}").repeat(n)),
     ("pieces of one call", |n| calls(r#""index":4000000000,"#, "a").repeat(n)),
     ("surrogates of a call", |n| calls("", "\\\\ud83d").repeat(n) + "data: [DONE]\n\n"),
+    ("blocks", |n| {
+        (0..n)
+            .map(|at| block(at, "{\"type\":\"text\",\"text\":\"a\"}") + &block(at, SEALED))
+            .collect::<String>()
+    }),
+    ("blocks that are calls", |n| {
+        let call = |at| format!("{{\"type\":\"tool_use\",\"id\":\"c{at}\",\"name\":\"x\",\"input\":{{}}}}");
+        (0..n).rev().map(|at| block(at, &call(at))).collect::<String>() + &block(n, SEALED)
+    }),
+    ("pieces of a thought", |n| {
+        let thinks = |field: &str| {
+            format!("data: {{\"type\":\"content_block_delta\",\"delta\":{{\"{field}\":\"a\"}}}}\n\n")
+        };
+        block(0, "{\"type\":\"thinking\"}") + &thinks("thinking").repeat(n) + &thinks("signature").repeat(n)
+    }),
+    ("pieces of one block's arguments", |n| {
+        let piece = "data: {\"type\":\"content_block_delta\",\"delta\":{\"partial_json\":\"\\\\ud83d\"}}\n\n";
+        block(0, "{\"type\":\"tool_use\"}") + &piece.repeat(n)
+    }),
+    ("items", |n| (0..n).rev().map(|at| item("added", at) + &item("done", at)).collect::<String>()),
+    ("items under one index", |n| (0..n).map(|_| item("done", 0)).collect::<String>()),
+    ("an end of many items", |n| {
+        let item = "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"x\",\"arguments\":\"{}\"},";
+        format!(
+            "data: {{\"type\":\"response.completed\",\"response\":{{\"output\":[{}{{}}]}}}}\n\n",
+            item.repeat(n)
+        )
+    }),
+    ("parts of one item", |n| {
+        let part = |at| {
+            format!(
+                "data: {{\"type\":\"response.output_text.done\",\"content_index\":{at},\"text\":\"a\"}}\n\n"
+            )
+        };
+        (0..n).map(part).collect::<String>()
+    }),
 ];
+
+const SEALED: &str = "{\"type\":\"redacted_thinking\",\"data\":\"a\"}";
+
+fn block(index: usize, block: &str) -> String {
+    format!("data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{block}}}\n\n")
+}
+
+fn item(stage: &str, at: usize) -> String {
+    format!(
+        "data: {{\"type\":\"response.output_item.{stage}\",\"output_index\":{at},\"item\":{{\"id\":\"i{at}\",\
+         \"type\":\"reasoning\",\"encrypted_content\":\"a\",\"summary\":[{{\"text\":\"a\"}}]}}}}\n\n"
+    )
+}
 
 fn calls(start: &str, arguments: &str) -> String {
     format!(

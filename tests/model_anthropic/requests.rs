@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use herder::{
     domain::{
         call::ToolSpec,
+        json::RawJson,
         message::{Message, Reply},
         outcome::{FaultClass, Stop},
     },
@@ -14,7 +15,7 @@ use herder::{
         http,
     },
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -102,6 +103,49 @@ async fn a_call_goes_back_as_it_came_with_the_thought_that_it_came_of() {
     let blank = json!({"type": "tool_result", "tool_use_id": "toolu_0a", "content": "(no output)"});
     assert_eq!(sent[2]["content"][0], blank);
     assert_eq!(sent[3]["content"], json!([redacted(), uses("toolu_c", "list", &json!({}))]));
+}
+
+#[tokio::test]
+async fn thoughts_go_back_where_they_stood_among_words_and_calls() {
+    let read = |id: &str| uses(id, "read", &json!({}));
+    let blocks = [
+        thinks("first"),
+        words("那 it is.\n"),
+        thinks("second"),
+        redacted(),
+        words("Now"),
+        read("a"),
+        thinks("third"),
+        words("and"),
+        read("b"),
+        thinks("last"),
+    ];
+    let whole = json!({"type": "message", "role": "assistant", "content": blocks, "stop_reason": "tool_use"});
+    for first in [answer(&blocks, "tool_use"), Answer::Json(whole)] {
+        let server = serve(move |request| match request["messages"].as_array().unwrap().len() {
+            1 => first.clone(),
+            _ => answer(&[words("done")], "end_turn"),
+        })
+        .await;
+        converse(&provider(&server, Settings::default()), request("go")).await.unwrap();
+        // A turn can't end with a thought.
+        assert_eq!(server.requests()[1]["messages"][1]["content"], json!(blocks[..9]));
+    }
+}
+
+#[tokio::test]
+async fn blocks_of_other_protocols_are_not_sent_though_their_model_has_the_same_name() {
+    let server = serve(in_turn).await;
+    let provider = provider(&server, Settings::default());
+    let mut request = request("go");
+    let mut reply = reply(&hear(provider.stream(request.clone(), CancellationToken::new())).await);
+    let foreign = json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "x"});
+    reply.kept.as_mut().unwrap().blocks = vec![RawJson(to_raw_value(&foreign).unwrap().into())];
+    let results: Vec<_> = reply.calls.iter().map(|call| result(&call.id, true, "no")).collect();
+    request.messages.push(Message::Assistant(Arc::new(reply)));
+    request.messages.extend(results);
+    assert_eq!(hear(provider.stream(request, CancellationToken::new())).await.error, None);
+    assert_eq!(server.requests()[1]["messages"][1]["content"][0], words("Let me look."));
 }
 
 #[tokio::test]

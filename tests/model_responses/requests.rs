@@ -6,13 +6,14 @@ use herder::{
     domain::{
         call::{Arguments, ToolCall, ToolResult, ToolSpec},
         id::CallId,
+        json::RawJson,
         message::{Kept, Message, Reply},
         outcome::Stop,
         task::Params,
     },
     model::{ModelProvider as _, Request, responses::Settings},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json, value::to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -230,4 +231,65 @@ async fn the_strict_server_refuses_what_a_strict_server_refuses() {
     }
     let good = [user(), thinks(), asks("a", "{}"), asks("b", "{}"), gives("b"), gives("a")];
     assert_eq!(responses::check(&asked(&good)), Ok(()));
+}
+
+#[tokio::test]
+async fn blocks_of_other_protocols_are_not_sent_though_their_model_has_the_same_name() {
+    let thought = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+    let asked = ToolCall {
+        id: CallId::new("x".repeat(65)),
+        provider_id: None,
+        name: "read".into(),
+        arguments: Arguments::empty(),
+    };
+    let id = asked.id.clone();
+    let blocks = vec![RawJson(to_raw_value(&thought).unwrap().into())];
+    let kept = Some(Kept { model: "fake-1".into(), blocks });
+    let reply = Reply { kept, calls: vec![asked], ..Reply::new(Stop::ToolCalls) };
+    let mut request = request("go");
+    request.messages.extend([Message::Assistant(Arc::new(reply)), result(&id)]);
+    let server = server(|_| answer(&[message(0, "done")])).await;
+    let said = hear(provider(&server, Settings::default()).stream(request, CancellationToken::new())).await;
+    assert_eq!((said.error, server.refusals()), (None, Vec::new()));
+    let input = &server.requests()[0]["input"];
+    assert_eq!(
+        (&input[1]["type"], input[1]["call_id"].as_str().map(str::len)),
+        (&json!("function_call"), Some(35))
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_hands_out_no_reasoning_is_told_of_with_what_to_do() {
+    let refusal = json!({"error": {
+        "message": "Encrypted content is not supported with this model.", "type": "invalid_request_error", "param": "include",
+    }});
+    let server = server(move |request| match request["include"].as_array() {
+        Some(include) if include.is_empty() => answer(&[message(0, "hi")]),
+        _ => Answer::Status { status: 400, headers: Vec::new(), body: refusal.to_string() },
+    })
+    .await;
+    let ask = |settings| hear(provider(&server, settings).stream(request("go"), CancellationToken::new()));
+    let error = ask(Settings::default()).await.error.unwrap();
+    assert!(error.message.contains("set extra_body = { include = [] }"), "{error}");
+    let extra_body = Map::from_iter([("include".to_owned(), json!([]))]);
+    assert_eq!(ask(Settings { extra_body, ..Settings::default() }).await.text, "hi");
+}
+
+#[tokio::test]
+async fn a_forced_tool_is_named_as_the_protocol_has_it() {
+    let server = server(|_| answer(&[message(0, "hi")])).await;
+    for said in [
+        json!({"type": "function", "function": {"name": "read"}}),
+        json!({"type": "function", "name": "read"}),
+        json!({"type": "tool", "name": "read"}),
+    ] {
+        let params = Params { tool_choice: Some(said), ..Params::default() };
+        let request = Request { tools: tools(), params, ..request("go") };
+        let said =
+            hear(provider(&server, Settings::default()).stream(request, CancellationToken::new())).await;
+        assert_eq!(said.error, None);
+    }
+    for sent in server.requests() {
+        assert_eq!(sent["tool_choice"], json!({"type": "function", "name": "read"}));
+    }
 }

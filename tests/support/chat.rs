@@ -110,7 +110,7 @@ fn call_id(call: &Value) -> Result<&str, String> {
     let arguments: Value = serde_json::from_str(arguments).map_err(|error| format!("arguments: {error}"))?;
     let named = call["type"] == "function" && call["function"]["name"].as_str().is_some_and(is_name);
     match call["id"].as_str() {
-        Some(id) if !id.is_empty() && named && arguments.is_object() => Ok(id),
+        Some(id) if (1..=40).contains(&id.len()) && named && arguments.is_object() => Ok(id),
         _ => Err(format!("not a call: {call}")),
     }
 }

@@ -98,7 +98,7 @@ fn conversation(messages: &[Value]) -> Result<usize, String> {
                 ("user", "tool_result") if !talks => {
                     marks += result(block, &mut open).map_err(|what| wrong(&what))?;
                 }
-                ("assistant", "thinking" | "redacted_thinking") if open.is_empty() => {
+                ("assistant", "thinking" | "redacted_thinking") => {
                     thought(block).map_err(|what| wrong(&what))?;
                 }
                 ("assistant", "tool_use") => {
@@ -114,12 +114,20 @@ fn conversation(messages: &[Value]) -> Result<usize, String> {
         if role == "user" && !open.is_empty() {
             return Err(wrong("tool_use ids without tool_result blocks immediately after"));
         }
+        if role == "assistant" && thinks_last(blocks) {
+            return Err(wrong("the final block in an assistant message cannot be thinking"));
+        }
         let last = blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default();
         if role == "assistant" && at + 1 == messages.len() && last != last.trim_end() {
             return Err(wrong("final assistant content cannot end with trailing whitespace"));
         }
     }
     if open.is_empty() { Ok(marks) } else { Err("messages: the last calls are not answered".to_owned()) }
+}
+
+fn thinks_last(blocks: &[Value]) -> bool {
+    let last = blocks.last().and_then(|block| block["type"].as_str());
+    last.is_some_and(|kind| kind.ends_with("thinking"))
 }
 
 /// The rules of thinking: its room, what it forbids, and that a turn which it is to go on with began with it.

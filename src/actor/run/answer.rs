@@ -75,6 +75,14 @@ impl Answer {
         Some(Usage { cost: model.price.map(|price| price.of(&usage)), ..usage })
     }
 
+    /// What the server said that the request used up, where the answer is not whole: at least what came of it.
+    pub(super) fn told(&self, model: &Model) -> Option<Usage> {
+        let told = self.usage?;
+        let output = told.output.max(self.most_tokens());
+        let usage = Usage { output, estimated: told.estimated || output > told.output, ..told };
+        Some(Usage { cost: model.price.map(|price| price.of(&usage)), ..usage })
+    }
+
     /// An upper estimate of the tokens so far.
     fn most_tokens(&self) -> u64 {
         u64::try_from(self.bytes().div_ceil(3)).unwrap_or(u64::MAX)

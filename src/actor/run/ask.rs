@@ -234,9 +234,11 @@ impl Asking {
             }
             Err(error) => {
                 permit.failed(error.class, error.retry_after);
-                // One that was turned away costs nothing; of any other nobody knows.
-                let usage = most.filter(|_| !error.refused);
-                held.settle(if error.refused { Some(NanoUsd::default()) } else { None });
+                // One that was turned away costs nothing; of any other nobody knows unless the server has said so.
+                let told = answer.told(&self.model);
+                let usage = told.or(most).filter(|_| !error.refused);
+                let cost = told.and_then(|usage| usage.cost);
+                held.settle(if error.refused { Some(NanoUsd::default()) } else { cost });
                 Asked { input: self.failed(error, usage), permit: Some(permit), rest: None }
             }
         }

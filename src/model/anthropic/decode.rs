@@ -9,7 +9,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::{Counts, WireBlock, WireDelta, WireEvent, WireMessage};
+use super::{
+    turns::Stub,
+    wire::{Counts, WireBlock, WireDelta, WireEvent, WireMessage},
+};
 use crate::{
     domain::{
         json::RawJson,
@@ -27,7 +30,7 @@ use crate::{
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(in crate::model) struct Answer {
     calls: Calls,
     /// Blocks that have begun and not ended, by their index.
     open: BTreeMap<i64, Block>,
@@ -35,6 +38,8 @@ pub(super) struct Answer {
     latest: i64,
     /// Calls that have begun: an index may come again, a place among these does not.
     begun: i64,
+    /// What came since a block was kept.
+    since: Vec<Stub>,
     counts: Counts,
     finish: Option<Finish>,
     /// The server said that no more comes.
@@ -147,6 +152,9 @@ impl Codec for Answer {
         };
         for (block, index) in content.into_iter().zip(0..) {
             self.start(Some(index), block, out);
+            if let Some(block) = self.open.remove(&index) {
+                self.close(block, out);
+            }
         }
         self.counts.merge(message.usage.unwrap_or_default());
         self.finish(message.stop_reason.as_deref());
@@ -172,7 +180,7 @@ impl Answer {
         self.latest = index;
         let begun = match block.kind.as_deref() {
             Some("text") => {
-                say(block.text, Delta::Text, out);
+                self.text(block.text, out);
                 Block::Other
             }
             Some("thinking") => {
@@ -181,13 +189,14 @@ impl Answer {
                 Block::Thought(Thought { thinking, signature: block.signature.unwrap_or_default() })
             }
             Some("redacted_thinking") => {
-                out.push_back(Delta::Keep(RawJson(raw.into())));
+                self.keep(raw, out);
                 Block::Other
             }
             Some("tool_use") => {
                 work(out);
                 let place = self.begun;
                 self.begun += 1;
+                self.since.push(Stub::ToolUse);
                 self.piece(place, block.id.as_deref(), block.name.as_deref(), "");
                 let given = block.input.as_deref().map(given).unwrap_or_default().into_owned();
                 Block::Call { place, id: block.id.filter(|id| !id.is_empty()), given }
@@ -224,14 +233,32 @@ impl Answer {
             Some(Block::Other) | None => {}
         }
         say(delta.thinking, Delta::Reasoning, out);
-        say(delta.text, Delta::Text, out);
+        self.text(delta.text, out);
+    }
+
+    fn text(&mut self, text: Option<String>, out: &mut Deltas) {
+        let more = text.as_ref().map_or(0, String::len);
+        match self.since.last_mut() {
+            Some(Stub::Text { bytes }) => *bytes += more,
+            Some(Stub::ToolUse) | None if more > 0 => self.since.push(Stub::Text { bytes: more }),
+            Some(Stub::ToolUse) | None => {}
+        }
+        say(text, Delta::Text, out);
+    }
+
+    /// Keeps a block, and the places of those before it.
+    fn keep(&mut self, block: Box<RawValue>, out: &mut Deltas) {
+        let stubs = self.since.drain(..).filter_map(|stub| to_raw_value(&stub).ok());
+        out.extend(stubs.chain([block]).map(|raw| Delta::Keep(RawJson(raw.into()))));
     }
 
     /// Ends a block. Thoughts without a signature are worth nothing to the server.
     fn close(&mut self, block: Block, out: &mut Deltas) {
         match block {
             Block::Thought(thought) if !thought.signature.is_empty() => {
-                out.extend(to_raw_value(&thought).ok().map(|raw| Delta::Keep(RawJson(raw.into()))));
+                if let Ok(raw) = to_raw_value(&thought) {
+                    self.keep(raw, out);
+                }
             }
             Block::Call { place, given, .. } => self.piece(place, None, None, &given),
             Block::Thought(_) | Block::Other => {}

@@ -3,7 +3,7 @@
 //! Strict in what it sends (`encode`, `turns`), tolerant in what it takes (`decode`). Knows nothing of retries, rates,
 //! or the harness's verdict on a call.
 
-mod decode;
+pub(super) mod decode;
 mod encode;
 mod sampling;
 mod turns;
@@ -90,6 +90,18 @@ fn path(base_url: &str) -> &'static [&'static str] {
     if versioned { &["messages"] } else { &["v1", "messages"] }
 }
 
+/// The body that a request is sent as, where the settings are the usual ones.
+///
+/// # Errors
+/// Its parameters can't be put in the words of Messages.
+pub fn body(request: &Request) -> Result<Vec<u8>, ModelError> {
+    encode::body(request, true, &Map::new()).map_err(|error| unfit(&error))
+}
+
+fn unfit(error: &impl std::fmt::Display) -> ModelError {
+    ModelError::new(FaultClass::Invalid, format!("the request can't be encoded: {error}"))
+}
+
 impl ModelProvider for Anthropic {
     fn stream(
         &self,
@@ -100,11 +112,7 @@ impl ModelProvider for Anthropic {
             Ok(body) => {
                 exchange(self.endpoint.post(body), decode::Answer::default(), self.api_key.clone(), cancel)
             }
-            Err(error) => {
-                let error =
-                    ModelError::new(FaultClass::Invalid, format!("the request can't be encoded: {error}"));
-                stream::iter([Err(error)]).boxed()
-            }
+            Err(error) => stream::iter([Err(unfit(&error))]).boxed(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::domain::task::Params;
+use crate::{domain::task::Params, model::body};
 
 /// Tokens that an answer may have where nobody says: as many as every model since Claude 3.5 can give.
 const MAX_TOKENS: u32 = 8_192;
@@ -130,17 +130,21 @@ fn budget(effort: &str) -> Result<u32, Unfit> {
     known.map(|(_, budget)| *budget).ok_or_else(|| Unfit::Effort(effort.to_owned()))
 }
 
-fn choice(value: &Value) -> Result<ToolChoice<'_>, Unfit> {
-    let word = value.as_str().or_else(|| value["type"].as_str()).unwrap_or_default();
-    let choice = match word {
-        "auto" | "none" | "any" | "tool" if value.is_object() => Some(ToolChoice::AsItIs(value)),
-        "auto" => Some(ToolChoice::Auto),
-        "none" => Some(ToolChoice::None),
-        "required" | "any" => Some(ToolChoice::Any),
-        "function" => value["function"]["name"].as_str().map(|name| ToolChoice::Tool { name }),
-        _ => None,
-    };
-    choice.ok_or_else(|| Unfit::ToolChoice(value.clone()))
+fn choice(said: &Value) -> Result<ToolChoice<'_>, Unfit> {
+    match body::ToolChoice::new(said) {
+        body::ToolChoice::Auto => Ok(ToolChoice::Auto),
+        body::ToolChoice::None => Ok(ToolChoice::None),
+        body::ToolChoice::Required => Ok(ToolChoice::Any),
+        body::ToolChoice::Tool(name) => Ok(ToolChoice::Tool { name }),
+        body::ToolChoice::Other(Value::Object(fields))
+            if fields.get("type").is_some_and(|kind| {
+                ["auto", "none", "any", "tool"].contains(&kind.as_str().unwrap_or_default())
+            }) =>
+        {
+            Ok(ToolChoice::AsItIs(said))
+        }
+        body::ToolChoice::Other(_) => Err(Unfit::ToolChoice(said.clone())),
+    }
 }
 
 #[cfg(test)]
@@ -223,6 +227,7 @@ mod tests {
                 json!({"type": "function", "function": {"name": "read"}}),
                 json!({"type": "tool", "name": "read"}),
             ),
+            (json!({"type": "function", "name": "read"}), json!({"type": "tool", "name": "read"})),
             (
                 json!({"type": "auto", "disable_parallel_tool_use": true}),
                 json!({"type": "auto", "disable_parallel_tool_use": true}),

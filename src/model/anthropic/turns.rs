@@ -1,12 +1,12 @@
 //! A conversation as Messages wants it: turns of user and assistant that alternate, made of blocks.
 //!
 //! Results of calls come first in the turn that follows them; nothing blank is sent, whoever said it; ids and names
-//! fit the protocol's patterns. Texts, arguments and kept blocks are borrowed. Knows nothing of sampling.
+//! fit the protocol's patterns; kept blocks stand where they stood, among the texts and calls of their answer. Texts,
+//! arguments and kept blocks are borrowed. Knows nothing of sampling.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
@@ -14,14 +14,11 @@ use crate::{
         json::RawJson,
         message::{Message, Reply},
     },
-    model::body::{NO_OUTPUT, is_blank},
+    model::body::{NO_OUTPUT, fitting_id, is_blank, kind},
 };
 
 /// What the user says where the conversation does not begin with the user.
 const OPENING: &str = "(go on)";
-
-/// What ids begin with that stand for one that does not fit.
-const ALIAS: &str = "id_";
 
 /// Characters that an id, and a name, may have.
 const LONGEST: usize = 64;
@@ -72,6 +69,17 @@ pub(super) enum CacheControl {
     Ephemeral,
 }
 
+/// A block that the reply itself holds: only its place, before a kept block, is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Stub {
+    Text {
+        /// How much of the reply's text was said here.
+        bytes: usize,
+    },
+    ToolUse,
+}
+
 /// The turns of a conversation, as `model` is to see them.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -103,10 +111,33 @@ impl<'a> Turns<'a> {
         }
         let kept = reply.kept.as_ref().filter(|kept| *kept.model == *model);
         let blocks = self.of(Role::Assistant);
-        blocks.extend(kept.into_iter().flat_map(|kept| &kept.blocks).map(Block::Kept));
-        // White space at the end of what may turn out to be the last word is refused.
-        blocks.extend(Some(reply.text.trim_end()).filter(|text| !is_blank(text)).map(Block::text));
-        blocks.extend(reply.calls.iter().map(Block::call));
+        let mut calls = reply.calls.iter();
+        let mut rest = &*reply.text;
+        for block in kept.into_iter().flat_map(|kept| &kept.blocks) {
+            if matches!(kind(block).as_deref(), Some("thinking" | "redacted_thinking")) {
+                blocks.push(Block::Kept(block));
+                continue;
+            }
+            match serde_json::from_str(block.get()) {
+                Ok(Stub::Text { bytes }) => {
+                    let (text, after) = rest.split_at_checked(bytes).unwrap_or((rest, ""));
+                    blocks.extend(Some(text).filter(|text| !is_blank(text)).map(Block::text));
+                    rest = after;
+                }
+                Ok(Stub::ToolUse) => blocks.extend(calls.next().map(Block::call)),
+                // Blocks of other protocols, whose server may call a model by the same name, mean nothing here.
+                Err(_) => {}
+            }
+        }
+        blocks.extend(Some(rest.trim_end()).filter(|text| !is_blank(text)).map(Block::text));
+        blocks.extend(calls.map(Block::call));
+        // As the last word, a thought is refused, and white space at its end.
+        while let Some(Block::Kept(_)) = blocks.last() {
+            blocks.pop();
+        }
+        if let Some(Block::Text { text: Cow::Borrowed(text), .. }) = blocks.last_mut() {
+            *text = text.trim_end();
+        }
     }
 
     /// The blocks of the last turn, which is this one's.
@@ -150,12 +181,12 @@ impl<'a> Block<'a> {
 
     fn call(call: &'a ToolCall) -> Self {
         let ToolCall { id, provider_id: _, name, arguments } = call;
-        Self::ToolUse { id: fitting_id(id.as_str()), name: fitting_name(name), input: arguments }
+        Self::ToolUse { id: fitting_id(id.as_str(), fits), name: fitting_name(name), input: arguments }
     }
 
     fn result(result: &'a ToolResult) -> Self {
         Self::ToolResult {
-            tool_use_id: fitting_id(result.call.as_str()),
+            tool_use_id: fitting_id(result.call.as_str(), fits),
             content: Some(&*result.output).filter(|text| !is_blank(text)).unwrap_or(NO_OUTPUT),
             is_error: !result.ok,
             cache_control: None,
@@ -177,19 +208,6 @@ fn fits(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
-/// The id, or one that stands for it in every request. No id that fits looks like one that stands for another.
-fn fitting_id(id: &str) -> Cow<'_, str> {
-    if fits(id) && !id.starts_with(ALIAS) {
-        return Cow::Borrowed(id);
-    }
-    let mut alias = ALIAS.to_owned();
-    for byte in &Sha256::digest(id)[..16] {
-        // Writing to a string does not fail.
-        let _ = write!(alias, "{byte:02x}");
-    }
-    Cow::Owned(alias)
-}
-
 /// The name, or what is left of one that no tool can have; its call was refused, and is sent to be seen.
 fn fitting_name(name: &str) -> Cow<'_, str> {
     if fits(name) {
@@ -203,20 +221,6 @@ fn fitting_name(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_that_do_not_fit_get_others_that_do_and_no_two_the_same() {
-        let long = "x".repeat(65);
-        let stands_for_dots = fitting_id("a.b").into_owned();
-        let ids = ["a.b", "a b", "a_b", "ä", "", &long, &stands_for_dots, "functions.read:0"];
-        let fitting: std::collections::BTreeSet<_> = ids.iter().map(|id| fitting_id(id)).collect();
-        assert_eq!(fitting.len(), ids.len());
-        assert!(fitting.iter().all(|id| fits(id)), "{fitting:?}");
-        assert_eq!(
-            (fitting_id("toolu_01-A"), fitting_id("a.b")),
-            ("toolu_01-A".into(), stands_for_dots.into())
-        );
-    }
 
     #[test]
     fn a_name_that_no_tool_can_have_becomes_one_that_can_be_sent() {

@@ -46,9 +46,31 @@ enum Finish {
 
 impl Codec for Answer {
     fn event(&mut self, event: Event<'_>, out: &mut Deltas) -> Result<Flow, ModelError> {
+        let flow = self.read(event, out);
+        self.failed_or(flow, out)
+    }
+
+    fn end(&mut self, out: &mut Deltas) -> Result<(), ModelError> {
+        let end = self.finish(out);
+        self.failed_or(end, out)
+    }
+
+    fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError> {
+        let whole = self.json(body, out).and_then(|()| self.finish(out));
+        self.failed_or(whole, out)
+    }
+}
+
+impl Answer {
+    /// What was used up was used up for nothing, too.
+    fn failed_or<T>(&mut self, read: Result<T, ModelError>, out: &mut Deltas) -> Result<T, ModelError> {
+        read.inspect_err(|_| out.extend(self.usage.take().map(Delta::Usage)))
+    }
+
+    fn read(&mut self, event: Event<'_>, out: &mut Deltas) -> Result<Flow, ModelError> {
         if event.data.trim() == "[DONE]" {
             self.done = true;
-            self.end(out)?;
+            self.finish(out)?;
             return Ok(Flow::Done);
         }
         if event.name == "error" {
@@ -60,7 +82,7 @@ impl Codec for Answer {
         Ok(Flow::More)
     }
 
-    fn end(&mut self, out: &mut Deltas) -> Result<(), ModelError> {
+    fn finish(&mut self, out: &mut Deltas) -> Result<(), ModelError> {
         let calls = std::mem::take(&mut self.calls).finish();
         let calls = match self.finish {
             Some(Finish::Whole | Finish::Filtered) => calls,
@@ -86,13 +108,6 @@ impl Codec for Answer {
         Ok(())
     }
 
-    fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError> {
-        self.json(body, out)?;
-        self.end(out)
-    }
-}
-
-impl Answer {
     fn json(&mut self, json: &str, out: &mut Deltas) -> Result<(), ModelError> {
         if let Ok(mut chunk) = serde_json::from_str(json) {
             return self.chunk(&mut chunk, json, out);

@@ -1,7 +1,9 @@
 //! A request as Chat Completions wants it, written straight from the conversation's own text.
 //!
 //! Arguments go out as a string that holds the object's text; reasoning only with calls, and only where the profile
-//! asks for it; no message is empty.
+//! asks for it; no message is empty, and no id that came from elsewhere too long.
+
+use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -10,13 +12,17 @@ use super::{Profile, SendReasoning, TokenLimit};
 use crate::{
     domain::{
         call::ToolCall,
+        id::CallId,
         message::{Message, Reply},
     },
     model::{
         Request, ToolSpec,
-        body::{Fields, NO_OUTPUT, is_blank},
+        body::{self, Fields, NO_OUTPUT, fitting_id, is_blank},
     },
 };
+
+/// Bytes that the strictest of servers takes for the id of a call.
+const LONGEST_ID: usize = 40;
 
 /// Encodes a request's body.
 pub(super) fn body(
@@ -41,10 +47,10 @@ impl Serialize for Body<'_> {
         let params = &request.params;
         let mut fields = Fields { map: serializer.serialize_map(None)?, extra };
         fields.put("model", Some(&request.model))?;
-        fields.put("messages", Some(Messages { messages: &request.messages, profile }))?;
+        fields.put("messages", Some(Messages { request, profile }))?;
         if !request.tools.is_empty() {
             fields.put("tools", Some(Tools(&request.tools)))?;
-            fields.put("tool_choice", params.tool_choice.as_ref())?;
+            fields.put("tool_choice", params.tool_choice.as_ref().map(ToolChoice))?;
         }
         let limit = match profile.token_limit {
             TokenLimit::MaxTokens => "max_tokens",
@@ -68,13 +74,45 @@ struct StreamOptions {
 }
 
 struct Messages<'a> {
-    messages: &'a [Message],
+    request: &'a Request,
     profile: Profile,
 }
 
 impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.messages.iter().map(|message| WireMessage::new(message, self.profile)))
+        let Self { request, profile } = *self;
+        let mut ids = Ids::Foreign;
+        serializer.collect_seq(request.messages.iter().map(|message| {
+            if let Message::Assistant(reply) = message {
+                ids = Ids::of(reply, &request.model);
+            }
+            WireMessage::new(message, ids, profile)
+        }))
+    }
+}
+
+/// Whose the ids of an answer's calls are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ids {
+    /// The asked model's own, which may hold more than a name: they go back as they came.
+    Own,
+    /// Another's, which may be longer than this one's server takes.
+    Foreign,
+}
+
+impl Ids {
+    fn of(reply: &Reply, model: &str) -> Self {
+        match &reply.request {
+            Some(request) if *request.model == *model => Self::Own,
+            Some(_) | None => Self::Foreign,
+        }
+    }
+
+    fn fitting(self, id: &CallId) -> Cow<'_, str> {
+        match self {
+            Self::Own => Cow::Borrowed(id.as_str()),
+            Self::Foreign => fitting_id(id.as_str(), |id| id.len() <= LONGEST_ID),
+        }
     }
 }
 
@@ -98,25 +136,25 @@ enum WireMessage<'a> {
         tool_calls: Option<Calls<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: &'a str,
     },
 }
 
 impl<'a> WireMessage<'a> {
-    fn new(message: &'a Message, profile: Profile) -> Self {
+    fn new(message: &'a Message, ids: Ids, profile: Profile) -> Self {
         match message {
             Message::System(content) => Self::System { content },
             Message::User(content) => Self::User { content },
-            Message::Assistant(reply) => Self::assistant(reply, profile),
+            Message::Assistant(reply) => Self::assistant(reply, ids, profile),
             Message::Tool(result) => Self::Tool {
-                tool_call_id: result.call.as_str(),
+                tool_call_id: ids.fitting(&result.call),
                 content: Some(&*result.output).filter(|text| !is_blank(text)).unwrap_or(NO_OUTPUT),
             },
         }
     }
 
-    fn assistant(reply: &'a Reply, profile: Profile) -> Self {
+    fn assistant(reply: &'a Reply, ids: Ids, profile: Profile) -> Self {
         let calls = Some(&*reply.calls).filter(|calls| !calls.is_empty());
         let thought = reply.reasoning.as_deref().filter(|_| calls.is_some());
         let (reasoning_content, reasoning) = match profile.reasoning {
@@ -128,17 +166,20 @@ impl<'a> WireMessage<'a> {
             content: Some(&*reply.text).filter(|text| !is_blank(text)),
             reasoning_content,
             reasoning,
-            tool_calls: calls.map(Calls),
+            tool_calls: calls.map(|calls| Calls { calls, ids }),
         }
     }
 }
 
-struct Calls<'a>(&'a [ToolCall]);
+struct Calls<'a> {
+    calls: &'a [ToolCall],
+    ids: Ids,
+}
 
 impl Serialize for Calls<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|call| WireCall {
-            id: call.id.as_str(),
+        serializer.collect_seq(self.calls.iter().map(|call| WireCall {
+            id: self.ids.fitting(&call.id),
             kind: "function",
             function: WireFunction { name: &call.name, arguments: call.arguments.as_str() },
         }))
@@ -147,7 +188,7 @@ impl Serialize for Calls<'_> {
 
 #[derive(Serialize)]
 struct WireCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
     function: WireFunction<'a>,
@@ -157,6 +198,35 @@ struct WireCall<'a> {
 struct WireFunction<'a> {
     name: &'a str,
     arguments: &'a str,
+}
+
+/// The choice of tools, in the words of Chat Completions.
+struct ToolChoice<'a>(&'a Value);
+
+impl Serialize for ToolChoice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match body::ToolChoice::new(self.0) {
+            body::ToolChoice::Auto => "auto".serialize(serializer),
+            body::ToolChoice::None => "none".serialize(serializer),
+            body::ToolChoice::Required => "required".serialize(serializer),
+            body::ToolChoice::Tool(name) => {
+                Forced { kind: "function", function: Named { name } }.serialize(serializer)
+            }
+            body::ToolChoice::Other(said) => said.serialize(serializer),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Forced<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Named<'a>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
 }
 
 struct Tools<'a>(&'a [ToolSpec]);
@@ -189,118 +259,4 @@ struct WireToolFunction<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::domain::{
-        call::{Arguments, ToolResult},
-        id::CallId,
-        outcome::Stop,
-        task::Params,
-    };
-
-    fn encoded(request: &Request, profile: Profile) -> Value {
-        serde_json::from_slice(&body(request, profile, &Map::new()).unwrap()).unwrap()
-    }
-
-    fn assistant(text: &str, calls: Vec<ToolCall>) -> Message {
-        let reasoning = Some("hm".into());
-        Message::Assistant(Arc::new(Reply {
-            text: text.into(),
-            reasoning,
-            calls,
-            ..Reply::new(Stop::EndTurn)
-        }))
-    }
-
-    fn request(messages: Vec<Message>) -> Request {
-        Request::new("m".into(), messages)
-    }
-
-    #[test]
-    fn every_kind_of_message_has_its_form() {
-        let call = ToolCall {
-            id: CallId::new("c_a"),
-            provider_id: Some("dup".into()),
-            name: "read".into(),
-            arguments: Arguments::parse(r#"{ "path":"é\n" }"#).unwrap(),
-        };
-        let result = ToolResult {
-            call: CallId::new("c_a"),
-            ok: false,
-            output: "no such file".into(),
-            failure: None,
-            terminate: false,
-            timing: None,
-        };
-        let request = request(vec![
-            Message::System("rules".into()),
-            Message::User("go".into()),
-            assistant("", vec![call]),
-            Message::Tool(Arc::new(result)),
-            assistant("done", Vec::new()),
-        ]);
-        let function = json!({"name": "read", "arguments": "{ \"path\":\"é\\n\" }"});
-        let mut expected = json!({
-            "model": "m",
-            "messages": [
-                {"role": "system", "content": "rules"},
-                {"role": "user", "content": "go"},
-                {"role": "assistant", "content": null, "tool_calls": [{"id": "c_a", "type": "function", "function": function}]},
-                {"role": "tool", "tool_call_id": "c_a", "content": "no such file"},
-                {"role": "assistant", "content": "done"},
-            ],
-            "stream": true,
-            "stream_options": {"include_usage": true},
-        });
-        assert_eq!(encoded(&request, Profile::default()), expected);
-
-        expected["messages"][2]["reasoning"] = "hm".into();
-        let profile = Profile { reasoning: SendReasoning::AsReasoning, ..Profile::default() };
-        assert_eq!(encoded(&request, profile), expected);
-    }
-
-    #[test]
-    fn tools_and_parameters_are_sent_where_there_are_any() {
-        let tool = ToolSpec {
-            name: "read".into(),
-            description: "Reads.".into(),
-            schema: Arc::new(json!({"type": "object", "properties": {}})),
-        };
-        let params = Params {
-            temperature: Some(0.5),
-            top_p: Some(0.9),
-            max_tokens: Some(100),
-            seed: Some(-1),
-            reasoning_effort: Some("low".to_owned()),
-            tool_choice: Some(json!("auto")),
-        };
-        let without = Request { params, ..request(Vec::new()) };
-        let with = Request { tools: Arc::new([tool]), ..without.clone() };
-        let profile = Profile { token_limit: TokenLimit::MaxCompletionTokens, ..Profile::default() };
-        let parameters = json!({"type": "object", "properties": {}});
-        let expected = json!({
-            "model": "m",
-            "messages": [],
-            "tools": [{
-                "type": "function",
-                "function": {"name": "read", "description": "Reads.", "parameters": parameters},
-            }],
-            "tool_choice": "auto",
-            "max_completion_tokens": 100,
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "seed": -1,
-            "reasoning_effort": "low",
-            "stream": true,
-            "stream_options": {"include_usage": true},
-        });
-        assert_eq!(encoded(&with, profile), expected);
-        let without = encoded(&without, Profile::default());
-        assert_eq!((&without["tools"], &without["tool_choice"]), (&Value::Null, &Value::Null));
-        assert_eq!(without["max_tokens"], 100);
-    }
-}
+mod tests;

@@ -25,7 +25,7 @@ use crate::{
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(in crate::model) struct Answer {
     items: Items,
     /// It declined in a part of its own.
     refused: bool,

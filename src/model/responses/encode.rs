@@ -5,22 +5,26 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::items::Stub;
 use crate::{
     domain::{
         call::{ToolCall, ToolSpec},
+        id::CallId,
         json::RawJson,
         message::{Message, Reply},
         task::{AnswerSchema, ResponseFormat},
     },
     model::{
         Request,
-        body::{Fields, NO_OUTPUT, is_blank},
+        body::{self, Fields, NO_OUTPUT, fitting_id, is_blank, kind},
     },
 };
+
+/// Bytes that the id of a call may have.
+const LONGEST_ID: usize = 64;
 
 /// Encodes a request's body.
 pub(super) fn body(request: &Request, extra: &Map<String, Value>) -> Result<Vec<u8>, serde_json::Error> {
@@ -44,7 +48,7 @@ impl Serialize for Body<'_> {
         fields.put("input", Some(input(&request.messages, &request.model)))?;
         if !request.tools.is_empty() {
             fields.put("tools", Some(request.tools.iter().map(WireTool::new).collect::<Vec<_>>()))?;
-            fields.put("tool_choice", params.tool_choice.as_ref())?;
+            fields.put("tool_choice", params.tool_choice.as_ref().map(ToolChoice))?;
         }
         fields.put("max_output_tokens", params.max_tokens)?;
         fields.put("temperature", params.temperature)?;
@@ -107,8 +111,8 @@ enum Input<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item<'a> {
     Message { role: &'static str, content: &'a str },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    FunctionCall { call_id: Cow<'a, str>, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: Cow<'a, str>, output: &'a str },
 }
 
 fn input<'a>(messages: &'a [Message], model: &str) -> Vec<Input<'a>> {
@@ -119,7 +123,7 @@ fn input<'a>(messages: &'a [Message], model: &str) -> Vec<Input<'a>> {
             Message::User(content) => input.push(Input::Item(Item::Message { role: "user", content })),
             Message::Assistant(reply) => assistant(reply, model, &mut input),
             Message::Tool(result) => input.push(Input::Item(Item::FunctionCallOutput {
-                call_id: result.call.as_str(),
+                call_id: call_id(&result.call),
                 output: Some(&*result.output).filter(|text| !is_blank(text)).unwrap_or(NO_OUTPUT),
             })),
         }
@@ -137,13 +141,15 @@ fn assistant<'a>(reply: &'a Reply, model: &str, input: &mut Vec<Input<'a>>) {
     let kept = reply.kept.as_ref().filter(|kept| *kept.model == *model && !reply.calls.is_empty());
     let mut waiting = Vec::new();
     for block in kept.iter().flat_map(|kept| &kept.blocks) {
-        let item = match stub(block) {
-            None => {
-                waiting.push(Input::Kept(block));
-                continue;
-            }
+        let kind = kind(block);
+        let item = match kind.as_deref().and_then(Stub::named) {
             Some(Stub::Message) => text.take(),
             Some(Stub::FunctionCall) => calls.next(),
+            None => {
+                // Blocks of other protocols, whose server may call a model by the same name, mean nothing here.
+                waiting.extend((kind.as_deref() == Some("reasoning")).then_some(Input::Kept(block)));
+                continue;
+            }
         };
         if let Some(item) = item {
             input.append(&mut waiting);
@@ -158,18 +164,33 @@ fn assistant<'a>(reply: &'a Reply, model: &str, input: &mut Vec<Input<'a>>) {
 }
 
 fn call(call: &ToolCall) -> Item<'_> {
-    Item::FunctionCall { call_id: call.id.as_str(), name: &call.name, arguments: call.arguments.as_str() }
+    Item::FunctionCall { call_id: call_id(&call.id), name: &call.name, arguments: call.arguments.as_str() }
 }
 
-/// Whether a block stands for something that the reply holds itself.
-fn stub(block: &RawJson) -> Option<Stub> {
-    #[derive(Deserialize)]
-    struct Typed<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Option<Cow<'a, str>>,
+fn call_id(id: &CallId) -> Cow<'_, str> {
+    fitting_id(id.as_str(), |id| id.len() <= LONGEST_ID)
+}
+
+/// The choice of tools, in the words of Responses.
+struct ToolChoice<'a>(&'a Value);
+
+impl Serialize for ToolChoice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match body::ToolChoice::new(self.0) {
+            body::ToolChoice::Auto => "auto".serialize(serializer),
+            body::ToolChoice::None => "none".serialize(serializer),
+            body::ToolChoice::Required => "required".serialize(serializer),
+            body::ToolChoice::Tool(name) => Forced { kind: "function", name }.serialize(serializer),
+            body::ToolChoice::Other(said) => said.serialize(serializer),
+        }
     }
-    let block: Typed<'_> = serde_json::from_str(block.get()).ok()?;
-    Stub::named(&block.kind?)
+}
+
+#[derive(Serialize)]
+struct Forced<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'a str,
 }
 
 #[derive(Serialize)]

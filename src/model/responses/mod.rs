@@ -4,7 +4,7 @@
 //! Nothing is stored at the server: encrypted reasoning is kept here and sent back with the calls that came of it.
 //! Knows nothing of retries, rates, or the harness's verdict on a call.
 
-mod decode;
+pub(super) mod decode;
 mod encode;
 mod items;
 #[cfg(test)]
@@ -37,8 +37,8 @@ pub struct Settings {
     pub api_key: Secret,
     /// Headers of every request; they replace herder's own.
     pub headers: BTreeMap<String, String>,
-    /// Fields of every request; they replace herder's own, and a null takes a field away: `include`, say, for a model
-    /// that does not reason and refuses it.
+    /// Fields of every request; they replace herder's own, and a null takes a field away. A model that does not reason
+    /// may refuse `include`, and wants it empty.
     pub extra_body: Map<String, Value>,
 }
 
@@ -64,6 +64,23 @@ impl Responses {
     }
 }
 
+/// The body that a request is sent as, where the settings add nothing to it.
+///
+/// # Errors
+/// Only if a value in it has no JSON form.
+pub fn body(request: &Request) -> Result<Vec<u8>, serde_json::Error> {
+    encode::body(request, &Map::new())
+}
+
+/// Adds what to do about it where a server refuses to hand out what the model reasoned.
+fn advised(mut error: ModelError) -> ModelError {
+    let says = |words| error.message.to_ascii_lowercase().contains(words);
+    if error.refused && ["encrypted_content", "encrypted content", "'include'"].into_iter().any(says) {
+        error.message.push_str(" (if the model does not reason, set extra_body = { include = [] })");
+    }
+    error
+}
+
 impl ModelProvider for Responses {
     fn stream(
         &self,
@@ -72,7 +89,10 @@ impl ModelProvider for Responses {
     ) -> BoxStream<'static, Result<Delta, ModelError>> {
         match encode::body(&request, &self.extra_body) {
             Ok(body) => {
-                exchange(self.endpoint.post(body), decode::Answer::default(), self.api_key.clone(), cancel)
+                let post = self.endpoint.post(body);
+                exchange(post, decode::Answer::default(), self.api_key.clone(), cancel)
+                    .map(|delta| delta.map_err(advised))
+                    .boxed()
             }
             Err(error) => {
                 let error =
