@@ -55,7 +55,7 @@ impl Asking {
     /// What is to become of the run after a request that failed, and of everybody who asks the same account.
     pub(super) fn failed(&self, error: ModelError, usage: Option<Usage>) -> Input {
         let parks = self.shut_account(&error);
-        let ModelError { class, message, retry_after, refused: _ } = error;
+        let ModelError { class, message, retry_after, refused: _, key_refused: _ } = error;
         Input::ModelFailed {
             turn: self.turn,
             attempt: self.attempt,
@@ -82,6 +82,7 @@ impl Asking {
                 shut(LatchReason::Quota);
                 (account.latch().is_some() && outlasts).then_some(ParkReason::Quota)
             }
+            FaultClass::Auth if !error.key_refused => None,
             FaultClass::Auth => {
                 let is_shut = account.rejected(&error.message);
                 (is_shut && outlasts).then_some(ParkReason::Auth)
