@@ -82,6 +82,16 @@ pub enum TokenLimit {
     MaxCompletionTokens,
 }
 
+/// Which ids of calls a server takes that are not its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIds {
+    #[default]
+    Usual,
+    /// Nine letters and digits.
+    Short,
+}
+
 /// A `[models.NAME]` table. What it leaves out is taken from the catalogue, if that has the model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -111,6 +121,7 @@ pub struct ModelTable {
     pub fallbacks: Vec<String>,
     pub reasoning: Option<Reasoning>,
     pub token_limit: Option<TokenLimit>,
+    pub call_ids: Option<CallIds>,
     pub prompt_cache: Option<bool>,
 }
 
@@ -155,6 +166,7 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         for (key, stated, means) in [
             ("reasoning", table.reasoning.is_some(), openai),
             ("token_limit", table.token_limit.is_some(), openai),
+            ("call_ids", table.call_ids.is_some(), openai),
             ("prompt_cache", table.prompt_cache.is_some(), provider == Provider::Anthropic),
         ] {
             if stated && !means {

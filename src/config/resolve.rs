@@ -10,9 +10,10 @@ use std::{
 };
 
 use super::{
-    Config, ConfigError, ModelTable, Provider, Reasoning, Secret, TokenLimit,
+    CallIds, Config, ConfigError, ModelTable, Provider, Reasoning, Secret, TokenLimit,
     catalogue::{Figures, Server},
 };
+use crate::domain::text::bare_url;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub struct Model {
     pub fallbacks: Vec<String>,
     pub reasoning: Reasoning,
     pub token_limit: TokenLimit,
+    pub call_ids: CallIds,
     /// Whether the server is asked to keep the beginning of a conversation, where that is asked for.
     pub prompt_cache: bool,
 }
@@ -142,6 +144,7 @@ impl Config {
             max_output_tokens: figures.max_output_tokens,
             reasoning: figures.reasoning.unwrap_or_default(),
             token_limit: table.token_limit.unwrap_or(own_limit),
+            call_ids: table.call_ids.or(found.server.map(|(_, server)| server.call_ids)).unwrap_or_default(),
             prompt_cache: table.prompt_cache.unwrap_or(true),
             requests_per_minute: table.requests_per_minute,
             tokens_per_minute: table.tokens_per_minute,
@@ -248,7 +251,7 @@ impl Config {
         }
         let other = server.base_url_env.as_deref().filter(|_| table.base_url.is_none());
         let other = other.map(|variable| format!(", or {variable} if another server is meant"));
-        let address = base_url.unwrap_or_default();
+        let address = bare_url(base_url.unwrap_or_default());
         Key::Missing(format!("there is no key for {address}; set {variable}{}", other.unwrap_or_default()))
     }
 }
@@ -260,7 +263,8 @@ fn account(found: &Found<'_>, base_url: Option<&str>, is_moved: bool) -> String 
         return account.clone();
     }
     let Some(base_url) = base_url else { return found.provider.as_str().to_owned() };
-    let address = base_url.trim_end_matches('/');
+    let address = bare_url(base_url);
+    let address = address.trim_end_matches('/');
     let address = address.split_once("://").map_or(address, |(_, address)| address);
     let place = match found.server {
         Some((name, server)) if !is_moved => server.same_as.as_deref().unwrap_or(name),

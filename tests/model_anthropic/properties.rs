@@ -7,7 +7,7 @@ use herder::{
         call::{Arguments, ToolCall, ToolSpec},
         id::CallId,
         json::RawJson,
-        message::{Invalid, Kept, Message, Reply, validate},
+        message::{Kept, Message, Reply, validate},
         outcome::Stop,
         task::Params,
     },

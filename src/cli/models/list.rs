@@ -18,6 +18,7 @@ use crate::{
         client::{ClientError, Route},
         wire::{ModelList, ModelView, PauseMode},
     },
+    domain::text::bare_url,
 };
 
 /// Runs the command.
@@ -86,7 +87,7 @@ impl Row {
                 Key::None => "none",
             },
             model: model.model,
-            server: model.base_url,
+            server: model.base_url.as_deref().map(|url| bare_url(url).into_owned()),
             account: Some(model.account),
             context_window: model.context_window.map(u64::from),
             max_output_tokens: model.max_output_tokens,
