@@ -162,6 +162,11 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         if table.account.as_deref().is_some_and(|account| account.trim().is_empty()) {
             return refuse("account", "is empty; give a name, or leave it out");
         }
+        if let Some(other) = shares_account(config, name, table) {
+            let what =
+                format!("is that of {other:?} too, which has another key; give each key its own account");
+            return refuse("account", &what);
+        }
         let openai = provider == Provider::Openai;
         for (key, stated, means) in [
             ("reasoning", table.reasoning.is_some(), openai),
@@ -181,6 +186,17 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         }
     }
     Ok(())
+}
+
+/// An earlier table of the same account that takes its key from elsewhere: what is known of the one key would be forgotten
+/// for the other.
+fn shares_account<'c>(config: &'c Config, name: &str, table: &ModelTable) -> Option<&'c str> {
+    let account = table.account.as_ref()?;
+    let earlier = config.models.iter().take_while(|(other, _)| *other != name);
+    let earlier = earlier.filter(|(_, other)| other.account.as_ref() == Some(account));
+    let own = config.key_source(name)?;
+    let mut others = earlier.map(|(other, _)| other.as_str());
+    others.find(|other| config.key_source(other).is_some_and(|source| source != own))
 }
 
 /// What is wrong with a table's fallbacks: one that is nothing, or a way back to the model itself.

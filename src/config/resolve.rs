@@ -7,6 +7,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
 };
 
 use super::{
@@ -214,6 +215,17 @@ impl Config {
     fn moved(&self, found: &Found<'_>) -> Option<String> {
         let (_, server) = found.server.filter(|_| found.table.base_url.is_none())?;
         server.base_url_env.as_deref().and_then(|variable| self.variable(variable))
+    }
+
+    /// Where the key of a model is to be found, if it has one.
+    pub(super) fn key_source(&self, name: &str) -> Option<PathBuf> {
+        let found = self.find(name).ok()?;
+        let customary = || found.server.and_then(|(_, server)| server.api_key_env.as_ref());
+        let variable = found.table.api_key_env.as_ref();
+        match (&found.table.api_key_file, variable) {
+            (Some(path), None) => Some(path.clone()),
+            (Some(_) | None, _) => variable.or_else(customary).map(PathBuf::from),
+        }
     }
 
     fn key(&self, found: &Found<'_>, base_url: Option<&str>, is_moved: bool) -> Key {

@@ -68,6 +68,21 @@ fn ids_of_calls_are_short_where_the_catalogue_or_the_table_says_so() {
 }
 
 #[test]
+fn one_account_has_one_key() {
+    let table = |name: &str, more: &str| {
+        format!("[models.{name}]\nprovider = \"openai\"\nbase_url = \"http://h\"\naccount = \"us\"\n{more}\n")
+    };
+    let (one, other) = ("api_key_env = \"A\"", "api_key_file = \"A\"");
+    let same = table("a", one) + &table("b", one) + &table("c", "");
+    assert_eq!(config(&same, &[]).map(drop), Ok(()));
+    assert_eq!(
+        refusal(&(table("a", one) + &table("b", "api_key_env = \"B\""))),
+        "h.toml:9: models.b.account: is that of \"a\" too, which has another key; give each key its own account"
+    );
+    assert_eq!(config(&table("a", other), &[]).map(drop), Ok(()));
+}
+
+#[test]
 fn what_is_secret_in_an_address_is_in_no_name_and_no_error() {
     let known = config(
         "[models.m]\nprovider = \"openai\"\nbase_url = \"https://me:pw@h/v1/?key=k\"\n",
