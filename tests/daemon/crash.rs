@@ -108,8 +108,8 @@ async fn a_run_that_has_left_its_model_still_has_the_rest_of_its_fallbacks_in_th
     let table = |name: &str, more: &str| format!("[models.{name}]\nprovider = \"scripted\"\n{more}\n");
     let tables = [table("a", "fallbacks = [\"b\", \"c\"]"), table("b", ""), table("c", "")];
     house.configure(&tables.concat());
-    let refused = json!({"fault": {"status": 400}});
-    let slowly = json!({"fault": {"status": 400}, "delay_ms": 3_000});
+    let refused = json!({"fault": {"status": 401}});
+    let slowly = json!({"fault": {"status": 401}, "delay_ms": 3_000});
     let mut task = task(&house, "one", json!([refused, slowly, {"text": "ready"}]));
     task["model"] = json!("a");
     let first = house.start(&[]).await;
