@@ -13,7 +13,7 @@ use crate::{
         Model, ModelProvider, Models, Secret,
         anthropic::{self, Anthropic},
         http::{self, SetupError},
-        openai::{self, OpenAi, Profile, SendReasoning, TokenLimit},
+        openai::{self, CallIds, OpenAi, Profile, SendReasoning, TokenLimit},
         responses::{self, Responses},
         scripted::Scripted,
     },
@@ -186,6 +186,10 @@ fn chat(model: &config::Model) -> openai::Settings {
             token_limit: match model.token_limit {
                 config::TokenLimit::MaxTokens => TokenLimit::MaxTokens,
                 config::TokenLimit::MaxCompletionTokens => TokenLimit::MaxCompletionTokens,
+            },
+            call_ids: match model.call_ids {
+                config::CallIds::Usual => CallIds::Usual,
+                config::CallIds::Short => CallIds::Short,
             },
         },
     }

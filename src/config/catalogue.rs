@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{
     ConfigError,
     layer::{Layers, Origin},
-    model::{Provider, Reasoning},
+    model::{CallIds, Provider, Reasoning},
 };
 
 const BUILT_IN: &str = include_str!("../../config/models.toml");
@@ -37,6 +37,8 @@ pub(super) struct Server {
     pub(super) api_key_env: Option<String>,
     /// The server whose models, and whose accounts, it has.
     pub(super) same_as: Option<String>,
+    #[serde(default)]
+    pub(super) call_ids: CallIds,
 }
 
 /// What is known of a model.

@@ -9,6 +9,7 @@ use toml::{
 };
 
 use super::layer::Layers;
+use crate::domain::text::bare_url;
 
 const HIDDEN: &str = "(secret)";
 
@@ -83,6 +84,9 @@ fn shown(path: &[&str], value: &Spanned<DeValue<'_>>) -> toml::Value {
     // What was merged was read before, so this reads as well.
     let mut shown = toml::Value::deserialize(ValueDeserializer::from(value.clone()))
         .unwrap_or_else(|_| toml::Value::String(String::new()));
+    if let (["models", _, "base_url"], toml::Value::String(url)) = (path, &mut shown) {
+        *url = bare_url(url).into_owned();
+    }
     if let (["notify"], Some(all)) = (path, shown.as_array_mut()) {
         // Whoever knows it may post there.
         for url in all.iter_mut().filter_map(|one| one.get_mut("url")) {

@@ -27,7 +27,7 @@ mod tests;
 use catalogue::Catalogue;
 pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
-pub use model::{ModelTable, Provider, Reasoning, Secret, TokenLimit};
+pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use sections::{
     Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role,

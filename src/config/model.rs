@@ -82,6 +82,16 @@ pub enum TokenLimit {
     MaxCompletionTokens,
 }
 
+/// Which ids of calls a server takes that are not its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIds {
+    #[default]
+    Usual,
+    /// Nine letters and digits.
+    Short,
+}
+
 /// A `[models.NAME]` table. What it leaves out is taken from the catalogue, if that has the model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -111,6 +121,7 @@ pub struct ModelTable {
     pub fallbacks: Vec<String>,
     pub reasoning: Option<Reasoning>,
     pub token_limit: Option<TokenLimit>,
+    pub call_ids: Option<CallIds>,
     pub prompt_cache: Option<bool>,
 }
 
@@ -154,10 +165,16 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         if table.account.as_deref().is_some_and(|account| account.trim().is_empty()) {
             return refuse("account", "is empty; give a name, or leave it out");
         }
+        if let Some(other) = shares_account(config, name, table) {
+            let what =
+                format!("is that of {other:?} too, which has another key; give each key its own account");
+            return refuse("account", &what);
+        }
         let openai = provider == Provider::Openai;
         for (key, stated, means) in [
             ("reasoning", table.reasoning.is_some(), openai),
             ("token_limit", table.token_limit.is_some(), openai),
+            ("call_ids", table.call_ids.is_some(), openai),
             ("prompt_cache", table.prompt_cache.is_some(), provider == Provider::Anthropic),
         ] {
             if stated && !means {
@@ -185,6 +202,17 @@ fn unreserved(extra_body: &serde_json::Map<String, serde_json::Value>) -> Option
         ("n", "one answer is heard, and all would be paid for; leave it out"),
     ];
     TABLE.into_iter().find(|(key, _)| extra_body.contains_key(*key))
+}
+
+/// An earlier table of the same account that takes its key from elsewhere: what is known of the one key would be forgotten
+/// for the other.
+fn shares_account<'c>(config: &'c Config, name: &str, table: &ModelTable) -> Option<&'c str> {
+    let account = table.account.as_ref()?;
+    let earlier = config.models.iter().take_while(|(other, _)| *other != name);
+    let earlier = earlier.filter(|(_, other)| other.account.as_ref() == Some(account));
+    let own = config.key_source(name)?;
+    let mut others = earlier.map(|(other, _)| other.as_str());
+    others.find(|other| config.key_source(other).is_some_and(|source| source != own))
 }
 
 /// What is wrong with a table's fallbacks: one that is nothing, or a way back to the model itself.

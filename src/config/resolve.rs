@@ -7,12 +7,14 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
 };
 
 use super::{
-    Config, ConfigError, ModelTable, Provider, Reasoning, Secret, TokenLimit,
+    CallIds, Config, ConfigError, ModelTable, Provider, Reasoning, Secret, TokenLimit,
     catalogue::{Figures, Server},
 };
+use crate::domain::text::bare_url;
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,7 @@ pub struct Model {
     pub fallbacks: Vec<String>,
     pub reasoning: Reasoning,
     pub token_limit: TokenLimit,
+    pub call_ids: CallIds,
     /// Whether the server is asked to keep the beginning of a conversation, where that is asked for.
     pub prompt_cache: bool,
 }
@@ -151,6 +154,7 @@ impl Config {
             answer_tokens: table.max_output_tokens,
             reasoning: figures.reasoning.unwrap_or_default(),
             token_limit: table.token_limit.unwrap_or(own_limit),
+            call_ids: table.call_ids.or(found.server.map(|(_, server)| server.call_ids)).unwrap_or_default(),
             prompt_cache: table.prompt_cache.unwrap_or(true),
             requests_per_minute: table.requests_per_minute,
             tokens_per_minute: table.tokens_per_minute,
@@ -222,6 +226,17 @@ impl Config {
         server.base_url_env.as_deref().and_then(|variable| self.variable(variable))
     }
 
+    /// Where the key of a model is to be found, if it has one.
+    pub(super) fn key_source(&self, name: &str) -> Option<PathBuf> {
+        let found = self.find(name).ok()?;
+        let customary = || found.server.and_then(|(_, server)| server.api_key_env.as_ref());
+        let variable = found.table.api_key_env.as_ref();
+        match (&found.table.api_key_file, variable) {
+            (Some(path), None) => Some(path.clone()),
+            (Some(_) | None, _) => variable.or_else(customary).map(PathBuf::from),
+        }
+    }
+
     fn key(&self, found: &Found<'_>, base_url: Option<&str>, is_moved: bool) -> Key {
         let table = found.table.as_ref();
         if let Some(variable) = &table.api_key_env {
@@ -257,7 +272,7 @@ impl Config {
         }
         let other = server.base_url_env.as_deref().filter(|_| table.base_url.is_none());
         let other = other.map(|variable| format!(", or {variable} if another server is meant"));
-        let address = base_url.unwrap_or_default();
+        let address = bare_url(base_url.unwrap_or_default());
         Key::Missing(format!("there is no key for {address}; set {variable}{}", other.unwrap_or_default()))
     }
 }
@@ -269,7 +284,8 @@ fn account(found: &Found<'_>, base_url: Option<&str>, is_moved: bool) -> String 
         return account.clone();
     }
     let Some(base_url) = base_url else { return found.provider.as_str().to_owned() };
-    let address = base_url.trim_end_matches('/');
+    let address = bare_url(base_url);
+    let address = address.trim_end_matches('/');
     let address = address.split_once("://").map_or(address, |(_, address)| address);
     let place = match found.server {
         Some((name, server)) if !is_moved => server.same_as.as_deref().unwrap_or(name),

@@ -155,6 +155,12 @@ fn secrets_are_shown_nowhere() {
     assert_eq!(model.key, Key::Found(Secret::new("hush")));
     let shown = format!("{config:?} {model:?} {} {}", effective.to_toml(), effective.to_json());
     assert!(!shown.contains("hush"), "{shown}");
+
+    let text = "[models.m]\nprovider = \"openai\"\nbase_url = \"http://me:hush@h/v1?key=hush\"\n";
+    let file = write(&folder, "h.toml", text);
+    let (_, effective) = load(&Sources { file: Some(file), ..Sources::default() }).expect("loads");
+    let shown = format!("{} {}", effective.to_toml(), effective.to_json());
+    assert!(shown.contains("http://h/v1") && !shown.contains("hush"), "{shown}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct Glance {
     pub attempt: u32,
     /// The model's name.
     pub model: Arc<str>,
+    /// The name of the model that it began with, whose fallbacks are its.
+    pub first_model: Arc<str>,
     /// Where it stands.
     pub stand: Stand,
     /// Since when it stands there.
@@ -149,6 +151,7 @@ impl Glance {
             task_id: None,
             attempt: 1,
             model: Arc::default(),
+            first_model: Arc::default(),
             stand: Stand::New,
             since: Timestamp::default(),
             turn: 0,
@@ -245,7 +248,7 @@ impl Glance {
         self.batch = spec.batch;
         self.task_id.clone_from(&spec.task_id);
         self.attempt = spec.attempt;
-        self.model = Arc::clone(&spec.model);
+        (self.model, self.first_model) = (spec.model.clone(), spec.model.clone());
         self.submitted_at = at;
         self.stand_at(Stand::Queued, at);
     }

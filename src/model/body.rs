@@ -67,6 +67,26 @@ pub(super) fn fitting_id(id: &str, fits: impl FnOnce(&str) -> bool) -> Cow<'_, s
     Cow::Owned(alias)
 }
 
+/// Letters and digits that the ids of servers that want nothing else have.
+const SHORT: usize = 9;
+
+/// The id if it is nine letters and digits, or nine that stand for it in every request. No two of a conversation stand for
+/// each other but by a chance of one in billions.
+pub(super) fn short_id(id: &str) -> Cow<'_, str> {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if id.len() == SHORT && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Cow::Borrowed(id);
+    }
+    let mut number =
+        Sha256::digest(id)[..8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let alias = (0..SHORT).map(|_| {
+        let digit = number % 62;
+        number /= 62;
+        usize::try_from(digit).ok().and_then(|digit| DIGITS.get(digit)).copied().map_or('0', char::from)
+    });
+    Cow::Owned(alias.collect())
+}
+
 /// Which tools the model may call, or must: said in the words of any protocol, since tasks know nothing of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolChoice<'a> {
@@ -152,6 +172,18 @@ mod tests {
         let fitting: std::collections::BTreeSet<_> = ids.iter().map(|id| fitting_id(id, fits)).collect();
         assert_eq!(fitting.len(), ids.len());
         assert_eq!(fitting_id("functions.read:0", fits), "functions.read:0");
+    }
+
+    #[test]
+    fn an_id_that_is_not_nine_letters_and_digits_gets_nine_of_its_own() {
+        assert_eq!(short_id("aB3456789"), "aB3456789");
+        let ids: Vec<String> = (0..10_000).map(|at| format!("call_{at}")).collect();
+        let short: std::collections::BTreeSet<_> = ids.iter().map(|id| short_id(id)).collect();
+        assert_eq!(short.len(), ids.len());
+        for id in &short {
+            assert!(id.len() == SHORT && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(&short_id(id), id);
+        }
     }
 
     #[test]

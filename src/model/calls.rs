@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::value::RawValue;
 
-use super::ProposedCall;
+use super::{ProposedCall, exchange::Held};
 use crate::domain::text;
 
 /// One piece of a call.
@@ -37,6 +37,8 @@ pub(crate) struct Calls {
     slots: Vec<Slot>,
     by_index: BTreeMap<i64, usize>,
     by_id: HashMap<Arc<str>, usize>,
+    /// Bytes of ids, names and arguments.
+    bytes: usize,
     /// Which delta is being taken.
     delta: usize,
 }
@@ -81,12 +83,15 @@ impl Calls {
         let slot = &mut self.slots[place];
         if let (None, Some(id)) = (&slot.id, piece.id) {
             let id: Arc<str> = id.into();
+            self.bytes += id.len();
             self.by_id.insert(Arc::clone(&id), place);
             slot.id = Some(id);
         }
         if let (true, Some(name)) = (slot.name.is_empty(), piece.name) {
             name.clone_into(&mut slot.name);
+            self.bytes += name.len();
         }
+        self.bytes += piece.arguments.len();
         slot.arguments.push_str(&piece.arguments);
         slot.delta = self.delta;
     }
@@ -108,6 +113,11 @@ impl Calls {
             (None, None) => self.slots.len().checked_sub(1)?.saturating_sub(behind),
         };
         (!self.slots[place].is_over(piece, self.delta)).then_some(place)
+    }
+
+    /// How much there is of them.
+    pub(crate) const fn held(&self) -> Held {
+        Held { bytes: self.bytes, parts: self.slots.len() }
     }
 
     /// The calls, in their order.

@@ -4,7 +4,7 @@
 
 use super::{
     Delta, ModelError, anthropic,
-    exchange::{Codec, Deltas, Reading},
+    exchange::{Codec, Deltas, Held, Reading},
     openai, responses,
     sse::{Event, Flow},
 };
@@ -88,6 +88,10 @@ impl Codec for Events {
     fn whole(&mut self, _: &str, _: &mut Deltas) -> Result<(), ModelError> {
         Ok(())
     }
+
+    fn held(&self) -> Held {
+        Held::default()
+    }
 }
 
 impl Codec for Box<dyn Codec> {
@@ -101,5 +105,97 @@ impl Codec for Box<dyn Codec> {
 
     fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError> {
         (**self).whole(body, out)
+    }
+
+    fn held(&self) -> Held {
+        (**self).held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first refusal of a stream that goes on and on.
+    fn refusal(mut answer: Answer, event: impl Fn(usize) -> String) -> String {
+        let mut refused = (0..20_000).filter_map(|at| {
+            let taken = answer.take(event(at).as_bytes());
+            while answer.delta().is_some() {}
+            taken.err()
+        });
+        refused.next().map(|error| error.message).unwrap_or_default()
+    }
+
+    #[test]
+    fn arguments_that_go_on_and_on_are_refused_in_every_protocol() {
+        let more = "x".repeat(1 << 20);
+        let chat =
+            |call: &str| format!(r#"data: {{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}"#) + "\n\n";
+        let refused = [
+            refusal(Answer::openai(), |_| {
+                chat(&format!(r#"{{"index":0,"function":{{"name":"x","arguments":"{more}"}}}}"#))
+            }),
+            refusal(Answer::anthropic(), |at| {
+                match at {
+                0 => r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"x"}}"#.to_owned() + "\n\n",
+                _ => format!(r#"data: {{"type":"content_block_delta","index":0,"delta":{{"partial_json":"{more}"}}}}"#) + "\n\n",
+            }
+            }),
+            refusal(Answer::anthropic(), |at| {
+                format!(
+                    r#"data: {{"type":"content_block_start","index":{at},"content_block":{{"type":"tool_use","name":"x","input":"{more}"}}}}"#
+                ) + "\n\n"
+            }),
+            refusal(Answer::responses(), |_| {
+                format!(
+                    r#"data: {{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{more}"}}"#
+                ) + "\n\n"
+            }),
+        ];
+        for refused in refused {
+            assert_eq!(refused, "the calls of the answer are longer than 16777216 bytes");
+        }
+    }
+
+    #[test]
+    fn calls_and_blocks_without_end_are_refused_in_every_protocol() {
+        let refused = [
+            refusal(Answer::openai(), |at| {
+                format!(r#"data: {{"choices":[{{"delta":{{"tool_calls":[{{"index":{at}}}]}}}}]}}"#) + "\n\n"
+            }),
+            refusal(Answer::anthropic(), |at| {
+                format!(
+                    r#"data: {{"type":"content_block_start","index":{at},"content_block":{{"type":"new"}}}}"#
+                ) + "\n\n"
+            }),
+            refusal(Answer::responses(), |at| {
+                format!(
+                    r#"data: {{"type":"response.output_item.done","output_index":{at},"item":{{"type":"new"}}}}"#
+                ) + "\n\n"
+            }),
+            refusal(Answer::responses(), |at| {
+                format!(
+                    r#"data: {{"type":"response.output_text.delta","output_index":0,"content_index":{at},"delta":"x"}}"#
+                ) + "\n\n"
+            }),
+        ];
+        for refused in refused {
+            assert_eq!(refused, "the answer has more than 10000 parts");
+        }
+    }
+
+    #[test]
+    fn arguments_that_come_in_pieces_and_again_as_a_whole_count_once() {
+        let more = "x".repeat(6 << 20);
+        let event = |kind: &str, field: &str| {
+            format!(
+                r#"data: {{"type":"response.function_call_arguments.{kind}","output_index":0,"{field}":"{more}"}}"#
+            ) + "\n\n"
+        };
+        let mut answer = Answer::responses();
+        for _ in 0..2 {
+            assert_eq!(answer.take(event("delta", "delta").as_bytes()), Ok(()));
+            assert_eq!(answer.take(event("done", "arguments").as_bytes()), Ok(()));
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! wait ends when the request is cancelled, and a dropped stream closes its connection. Knows nothing of retries, nor
 //! of how long silence may last.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, ops::Add, time::Duration};
 
 use futures_util::{
     StreamExt as _,
@@ -17,17 +17,24 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Delta, ModelError, RateLimits, Secret, fault,
+    Delta, ModelError, RateLimits, fault,
     http::Post,
-    sse::{Decoder, Event, Flow, TooLong},
+    secret::Secrets,
+    sse::{Decoder, Event, Flow, MAX_EVENT, TooLong},
 };
 use crate::domain::outcome::FaultClass;
 
 /// Bytes of an error's body that are read.
 const ERROR_BODY: usize = 64 * 1024;
 
-/// Bytes that an answer in one piece may have.
-const WHOLE_BODY: usize = 64 * 1024 * 1024;
+/// Bytes that an answer in one piece may have: as many as one event.
+const WHOLE_BODY: usize = MAX_EVENT;
+
+/// Bytes that a codec may hold back until they are whole.
+const MOST_BYTES: usize = MAX_EVENT;
+
+/// Calls, blocks and the like that a codec may keep apart: far more than a model makes.
+const MOST_PARTS: usize = 10_000;
 
 /// How long the rest of an error's body may take: the status is known, and enough.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
@@ -48,13 +55,54 @@ pub(crate) trait Codec: Send + 'static {
 
     /// Takes an answer that came in one piece, from a server that does not stream.
     fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError>;
+
+    /// How much it holds back until it is whole. What it puts out is for others to bound.
+    fn held(&self) -> Held;
 }
 
-/// Sends the request and reads its answer. `secret` is kept out of messages, should the server repeat it.
+/// What is held of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) bytes: usize,
+    pub(crate) parts: usize,
+}
+
+impl Held {
+    fn check(self) -> Result<(), TooMuch> {
+        if self.bytes > MOST_BYTES {
+            Err(TooMuch::Bytes)
+        } else if self.parts > MOST_PARTS {
+            Err(TooMuch::Parts)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Add for Held {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, parts: self.parts + other.parts }
+    }
+}
+
+/// An answer holds more than any model says.
+#[derive(Debug, thiserror::Error)]
+enum TooMuch {
+    #[error("the calls of the answer are longer than {MOST_BYTES} bytes")]
+    Bytes,
+    #[error("the answer has more than {MOST_PARTS} parts")]
+    Parts,
+    #[error("the answer is longer than {WHOLE_BODY} bytes")]
+    Whole,
+}
+
+/// Sends the request and reads its answer. `secrets` are kept out of messages, should the server repeat them.
 pub(crate) fn exchange(
     post: Post,
     codec: impl Codec,
-    secret: Secret,
+    secrets: Secrets,
     cancel: CancellationToken,
 ) -> BoxStream<'static, Result<Delta, ModelError>> {
     let Post { request, digest } = post;
@@ -65,7 +113,7 @@ pub(crate) fn exchange(
         phase: Phase::Asking(Box::new(request)),
         reading,
         failure: None,
-        secret,
+        secrets,
         cancel,
     });
     stream::unfold(exchange, Exchange::next).fuse().boxed()
@@ -76,7 +124,7 @@ struct Exchange<C> {
     reading: Reading<C>,
     /// Told once everything that came before it is read.
     failure: Option<ModelError>,
-    secret: Secret,
+    secrets: Secrets,
     cancel: CancellationToken,
 }
 
@@ -121,7 +169,7 @@ impl<C: Codec> Exchange<C> {
             match step {
                 Some(Ok(phase)) => self.phase = phase,
                 Some(Err(error)) => {
-                    self.failure = Some(ModelError { message: self.secret.redact(error.message), ..error });
+                    self.failure = Some(ModelError { message: self.secrets.redact(error.message), ..error });
                 }
                 None => self.failure = Some(ModelError::cancelled()),
             }
@@ -149,7 +197,10 @@ impl<C: Codec> Reading<C> {
             "text/event-stream" | "" => Ok(Phase::Answering(Box::new(response))),
             "application/json" => {
                 let mut body = Vec::new();
-                read(&mut response, &mut body, WHOLE_BODY).await?;
+                read(&mut response, &mut body, WHOLE_BODY + 1).await?;
+                if body.len() > WHOLE_BODY {
+                    return Err(TooMuch::Whole.into());
+                }
                 self.codec.whole(&String::from_utf8_lossy(&body), &mut self.out)?;
                 Ok(Phase::Over)
             }
@@ -182,7 +233,11 @@ impl<C: Codec> Reading<C> {
     /// Takes a chunk of a stream.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Flow, ModelError> {
         let Self { codec, decoder, out } = self;
-        decoder.feed(bytes, |event| codec.event(event, out))
+        decoder.feed(bytes, |event| {
+            let flow = codec.event(event, out)?;
+            codec.held().check()?;
+            Ok(flow)
+        })
     }
 
     /// Takes the end of a stream.
@@ -206,6 +261,12 @@ async fn read(response: &mut Response, body: &mut Vec<u8>, limit: usize) -> Resu
         body.extend_from_slice(&bytes[..bytes.len().min(limit - body.len())]);
     }
     Ok(())
+}
+
+impl From<TooMuch> for ModelError {
+    fn from(error: TooMuch) -> Self {
+        Self::new(FaultClass::Transient, error.to_string())
+    }
 }
 
 impl From<TooLong> for ModelError {

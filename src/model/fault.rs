@@ -49,6 +49,34 @@ const QUOTA_WORDS: &[&str] = &[
     "reached your specified api usage limits",
 ];
 
+/// Words for a single request that is larger than what may be asked for in a minute: it never gets through.
+const TOO_LARGE_WORDS: &[&str] = &["request too large"];
+
+/// Words of a server that will not look at what it was sent.
+const MODERATION_WORDS: &[&str] = &[
+    "moderation",
+    "flagged",
+    "safety",
+    "content policy",
+    "content_policy",
+    "content filter",
+    "content_filter",
+    "content management",
+];
+
+/// Codes, or parts of them, that say that the key itself is no good, and not only for what was asked.
+const KEY_CODES: &[&str] = &["authentication", "unauthorized", "api_key", "apikey"];
+
+/// What a key is called.
+const KEY_NAMES: &[&str] = &["api key", "api-key", "api_key", "apikey", "access token", "credentials"];
+
+/// What is said of a key that is no good.
+const KEY_FAULTS: &[&str] =
+    &["invalid", "incorrect", "not valid", "expired", "disabled", "revoked", "deactivated", "missing"];
+
+/// The longest wait that is believed. It bounds what is added to a clock, too.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// An answer with a status that is no success.
 pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>) -> ModelError {
     let told = Told::parse(body);
@@ -56,14 +84,18 @@ pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>
     let detail = told.detail();
     let message =
         if detail.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {detail}") };
-    ModelError { class, message, retry_after, refused: true }
+    let retry_after = retry_after.map(|wait| wait.min(LONGEST_WAIT));
+    // A server that failed, or whose gateway lost patience, may have been at work.
+    let refused = status < 500 || matches!(status, 503 | 529);
+    ModelError { class, message, retry_after, refused, key_refused: told.refuses_key(class, Some(status)) }
 }
 
 /// An error that came inside an answer that had begun well.
 pub(crate) fn from_error(error: &Value) -> ModelError {
     let told = Told::read(error);
     let class = told.status.map_or_else(|| told.class_by_name(), |status| told.class_of(status));
-    ModelError::new(class, format!("error in the answer: {}", told.detail()))
+    let key_refused = told.refuses_key(class, told.status);
+    ModelError { key_refused, ..ModelError::new(class, format!("error in the answer: {}", told.detail())) }
 }
 
 /// A request that found no server, or an answer whose connection failed.
@@ -180,6 +212,8 @@ impl Told {
             _ if self.has_code(OVERFLOW_CODES) => FaultClass::ContextOverflow,
             402 => FaultClass::Quota,
             _ if self.is_used_up() => FaultClass::Quota,
+            429 if self.is_too_large() => FaultClass::ContextOverflow,
+            403 if self.is_moderated() && !self.names_key() => FaultClass::Invalid,
             401 | 403 => FaultClass::Auth,
             408 => FaultClass::Timeout,
             429 => FaultClass::RateLimit,
@@ -193,7 +227,7 @@ impl Told {
     fn class_by_name(&self) -> FaultClass {
         let names = [self.code.as_str(), self.kind.as_str()].map(str::to_ascii_lowercase);
         let named = |words: &[&str]| words.iter().any(|word| names.iter().any(|name| name.contains(word)));
-        if self.overflows() {
+        if self.overflows() || self.is_too_large() {
             FaultClass::ContextOverflow
         } else if self.is_used_up() {
             FaultClass::Quota
@@ -220,6 +254,39 @@ impl Told {
         self.has_code(QUOTA_CODES) || self.has_words(QUOTA_WORDS)
     }
 
+    /// Whether the request alone is more than its limit: "Limit 30000, Requested 45000".
+    fn is_too_large(&self) -> bool {
+        let message = self.message.to_lowercase();
+        let number = |word| {
+            let (_, rest) = message.split_once(word)?;
+            let rest = rest.trim_start_matches([':', ' ']);
+            let digits = rest.split(|c: char| !c.is_ascii_digit() && c != '_').next()?;
+            digits.replace('_', "").parse::<u64>().ok()
+        };
+        let exceeds = match (number("limit "), number("requested ")) {
+            (Some(limit), Some(requested)) => requested > limit,
+            (Some(_) | None, _) => false,
+        };
+        exceeds || self.has_words(TOO_LARGE_WORDS)
+    }
+
+    fn is_moderated(&self) -> bool {
+        let said = [&self.code, &self.kind, &self.message].map(|text| text.to_lowercase());
+        MODERATION_WORDS.iter().any(|word| said.iter().any(|text| text.contains(word)))
+    }
+
+    /// Whether the key itself is refused. A model, or a region, that it is not good for says nothing of what else it is
+    /// good for.
+    fn refuses_key(&self, class: FaultClass, status: Option<u16>) -> bool {
+        class == FaultClass::Auth && (status == Some(401) || self.names_key())
+    }
+
+    fn names_key(&self) -> bool {
+        let codes = [&self.code, &self.kind].map(|code| code.to_lowercase());
+        KEY_CODES.iter().any(|part| codes.iter().any(|code| code.contains(part)))
+            || (self.has_words(KEY_NAMES) && self.has_words(KEY_FAULTS) && !self.has_words(&["model"]))
+    }
+
     fn has_code(&self, codes: &[&str]) -> bool {
         codes.iter().any(|code| self.code == *code || self.kind == *code)
     }
@@ -231,142 +298,4 @@ impl Told {
 }
 
 #[cfg(test)]
-mod tests {
-    use reqwest::header::HeaderValue;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_status_and_its_body_give_the_class() {
-        let table = [
-            (400, r#"{"error":{"message":"bad"}}"#, FaultClass::Invalid),
-            (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, FaultClass::Invalid),
-            (422, r#"{"detail":"x"}"#, FaultClass::Invalid),
-            (
-                400,
-                r#"{"error":{"message":"9120 tokens","code":"context_length_exceeded"}}"#,
-                FaultClass::ContextOverflow,
-            ),
-            (
-                400,
-                r#"{"error":{"type":"invalid_request_error","message":"the configured context size is 8192 tokens"}}"#,
-                FaultClass::ContextOverflow,
-            ),
-            (
-                400,
-                "request (9120 tokens) exceeds the available context size (8192 tokens)",
-                FaultClass::ContextOverflow,
-            ),
-            (
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000"}}"#,
-                FaultClass::ContextOverflow,
-            ),
-            (
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}"#,
-                FaultClass::Quota,
-            ),
-            (413, "", FaultClass::ContextOverflow),
-            (401, "", FaultClass::Auth),
-            (403, "<html>", FaultClass::Auth),
-            (402, "", FaultClass::Quota),
-            (
-                429,
-                r#"{"error":{"type":"insufficient_quota","message":"You exceeded your current quota"}}"#,
-                FaultClass::Quota,
-            ),
-            (429, r#"{"error":{"message":"quota for this minute, see billing"}}"#, FaultClass::RateLimit),
-            (429, "slow down", FaultClass::RateLimit),
-            (408, "", FaultClass::Timeout),
-            (409, "", FaultClass::Transient),
-            (500, "[1]", FaultClass::Transient),
-            (502, "<html>bad gateway</html>", FaultClass::Transient),
-            (504, "", FaultClass::Transient),
-            (503, r#"{"error":"overloaded"}"#, FaultClass::Overloaded),
-            (529, "", FaultClass::Overloaded),
-            (302, "", FaultClass::Invalid),
-        ];
-        for (status, body, class) in table {
-            assert_eq!(from_status(status, body, None).class, class, "{status} {body}");
-        }
-    }
-
-    #[test]
-    fn what_the_server_said_is_quoted_with_its_status() {
-        let message = |status, body: &str| from_status(status, body, None).message;
-        assert_eq!(message(502, "<html>\n bad\u{0}gateway</html>"), "HTTP 502: <html> bad gateway</html>");
-        assert_eq!(
-            message(429, r#"{"error":{"message":"slow","code":"rate_limit"}}"#),
-            "HTTP 429: slow (rate_limit)"
-        );
-        assert_eq!(message(503, r#"{"error":"overloaded"}"#), "HTTP 503: overloaded");
-        assert_eq!(message(422, r#"{"detail":[{"loc":1}]}"#), r#"HTTP 422: [{"loc":1}]"#);
-        assert_eq!(message(500, ""), "HTTP 500");
-        let long = message(500, &"é".repeat(9_000));
-        assert_eq!(long.chars().filter(|c| *c == 'é').count(), QUOTED);
-        assert!(long.ends_with('…'));
-    }
-
-    #[test]
-    fn an_error_inside_an_answer_is_classified_by_its_code() {
-        let table = [
-            (json!({"error": {"code": 502, "message": "worker went away"}}), FaultClass::Transient),
-            (json!({"code": "429", "message": "x"}), FaultClass::RateLimit),
-            (json!({"code": "server_error", "message": "x"}), FaultClass::Transient),
-            (
-                json!({"message": "invalid request", "type": "invalid_request_error", "code": 400}),
-                FaultClass::Invalid,
-            ),
-            (json!({"message": "no", "type": "invalid_request_error"}), FaultClass::Invalid),
-            (json!({"type": "overloaded_error", "message": "Overloaded"}), FaultClass::Overloaded),
-            (json!({"type": "rate_limit_error", "message": "x"}), FaultClass::RateLimit),
-            (json!({"type": "api_error", "message": "Internal server error"}), FaultClass::Transient),
-            (json!({"type": "timeout_error", "message": "x"}), FaultClass::Timeout),
-            (json!({"type": "permission_error", "message": "x"}), FaultClass::Auth),
-            (json!({"type": "not_found_error", "message": "model: x"}), FaultClass::Invalid),
-            (json!({"type": "billing_error", "message": "x"}), FaultClass::Quota),
-            (json!({"type": "request_too_large", "message": "x"}), FaultClass::ContextOverflow),
-            (
-                json!({"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}),
-                FaultClass::ContextOverflow,
-            ),
-            (json!({"type": "authentication_error", "message": "x"}), FaultClass::Auth),
-            (json!({"code": "context_length_exceeded"}), FaultClass::ContextOverflow),
-            (json!("worker went away"), FaultClass::Transient),
-            (json!(null), FaultClass::Transient),
-        ];
-        for (error, class) in table {
-            assert_eq!(from_error(&error).class, class, "{error}");
-        }
-        assert_eq!(
-            from_error(&json!({"code": 502, "message": "worker went away"})).message,
-            "error in the answer: worker went away (502)"
-        );
-    }
-
-    #[test]
-    fn the_wait_that_a_server_asks_for_is_read_in_every_form() {
-        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let wait = |fields: &[(&'static str, &str)]| {
-            let headers: HeaderMap = fields
-                .iter()
-                .map(|(name, value)| {
-                    (reqwest::header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
-                })
-                .collect();
-            retry_after(&headers, now)
-        };
-        let s = Duration::from_secs;
-        assert_eq!(wait(&[("retry-after", "2")]), Some(s(2)));
-        assert_eq!(wait(&[("retry-after", "1.5")]), Some(Duration::from_millis(1500)));
-        assert_eq!(wait(&[("retry-after", "Fri, 02 Jan 2026 03:04:08 GMT")]), Some(s(3)));
-        assert_eq!(wait(&[("retry-after-ms", "3000"), ("retry-after", "60")]), Some(s(3)));
-        assert_eq!(wait(&[("retry-after-ms", "soon"), ("retry-after", "60")]), Some(s(60)));
-        for nothing in ["soon", "-5", "0", "NaN", "inf", "1e300", "", "Fri, 02 Jan 2026 03:04:00 GMT"] {
-            assert_eq!(wait(&[("retry-after", nothing)]), None, "{nothing}");
-        }
-        assert_eq!(wait(&[]), None);
-    }
-}
+mod tests;

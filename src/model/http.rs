@@ -13,6 +13,7 @@ use reqwest::{
 use sha2::{Digest as _, Sha256};
 
 use super::Secret;
+use crate::domain::text::bare_url;
 
 /// Time to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +67,9 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// The endpoint at `path` below `base_url`; a query of the base stays.
     pub(crate) fn new(client: Client, base_url: &str, path: &[&str]) -> Result<Self, SetupError> {
-        let wrong = || SetupError::Url { url: base_url.to_owned() };
+        // Who asks may stand anywhere in what is no address.
+        let shown = bare_url(base_url.rsplit('@').next().unwrap_or_default());
+        let wrong = || SetupError::Url { url: shown.clone().into_owned() };
         let mut url = Url::parse(base_url).map_err(|_| wrong())?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(wrong());
@@ -135,6 +138,14 @@ mod tests {
         assert_eq!(url("https://h:8/v1/?v=2").unwrap(), "https://h:8/v1/chat/completions?v=2");
         for wrong in ["h/v1", "file:///v1", "mailto:x", ""] {
             assert!(matches!(url(wrong), Err(SetupError::Url { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_refused_is_shown_without_its_password() {
+        for wrong in ["ftp://me:pw@h/v1?key=pw", "me:pw@h/v1", "http://me:p/pw@h:x/v1"] {
+            let error = url(wrong).unwrap_err().to_string();
+            assert!(error.contains("h") && !error.contains("pw"), "{error}");
         }
     }
 

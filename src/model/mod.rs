@@ -129,12 +129,14 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// The server turned the request away, or was never reached: nothing was used up.
     pub refused: bool,
+    /// The key itself was turned away, and not only for what was asked with it.
+    pub key_refused: bool,
 }
 
 impl ModelError {
     /// A failure without a wait.
     pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None, refused: false }
+        Self { class, message: message.into(), retry_after: None, refused: false, key_refused: false }
     }
 
     /// The request was cancelled from here.

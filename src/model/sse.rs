@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr2};
 
 /// Bytes that one event may have: more than any tool's arguments, less than what would hurt the process.
-const MAX_EVENT: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 /// One event, as long as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -130,6 +130,23 @@ async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_is_no_good_for_one_model_leaves_the_account_open_for_the_others() {
+    let stage = Plan::paused().start().await;
+    let refused = || after(&json!({ "status": 403, "body": "no access to this model" }));
+    for _ in 0..3 {
+        assert_eq!(stage.outcome(stage.run(&refused())).await, "provider_error: auth");
+    }
+    assert_eq!(stage.governor().account().latch(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_again_in_a_week() {
+    let stage = Plan::paused().start().await;
+    let refused = after(&json!({ "status": 429, "retry_after_s": u64::MAX, "body": "later" }));
+    assert_eq!(stage.outcome(stage.run(&refused)).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_key_go_on_when_their_model_gets_another_one() {
     let stage = Plan::paused().start().await;
     let fault = json!({ "fault": { "status": 401, "body": "bad key" } });

@@ -102,6 +102,27 @@ async fn five_hundred_runs_survive_a_kill_and_nothing_is_done_or_told_twice() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_has_left_its_model_still_has_the_rest_of_its_fallbacks_in_the_next_daemon() {
+    let house = House::new();
+    let table = |name: &str, more: &str| format!("[models.{name}]\nprovider = \"scripted\"\n{more}\n");
+    let tables = [table("a", "fallbacks = [\"b\", \"c\"]"), table("b", ""), table("c", "")];
+    house.configure(&tables.concat());
+    let refused = json!({"fault": {"status": 401}});
+    let slowly = json!({"fault": {"status": 401}, "delay_ms": 3_000});
+    let mut task = task(&house, "one", json!([refused, slowly, {"text": "ready"}]));
+    task["model"] = json!("a");
+    let first = house.start(&[]).await;
+    let run = first.submit(&task).await;
+    let switches = || house.events().iter().filter(|event| event["kind"] == "model_switched").count();
+    until("the second model is asked", || switches() == 1).await;
+    first.kill();
+    let second = house.start(&[]).await;
+    assert_eq!(second.until_run_ends(&run).await["outcome"], "done");
+    assert_eq!(switches(), 2);
+    second.stop().await;
+}
+
 async fn submit_batches(house: &House, daemon: &Daemon) -> Vec<String> {
     let mut batches = Vec::new();
     for name in ["b1", "b2"] {

@@ -79,7 +79,8 @@ async fn a_refusal_carries_its_class() {
             ask(Answer::Status { status, headers: Vec::new(), body: error(kind, "no").to_string() }).await;
         assert_eq!(said.class(), Some(class), "{status}");
         assert_eq!(said.message(), format!("HTTP {status}: no ({kind})"));
-        assert!(said.error.unwrap().refused);
+        // A server that failed may have been at work.
+        assert_eq!(said.error.unwrap().refused, status < 500 || [503, 529].contains(&status));
     }
 }
 

@@ -66,7 +66,8 @@ async fn a_status_is_read_before_its_body_whatever_the_body_is() {
         let said = ask(status(code, &[("content-type", "text/plain")], body)).await;
         assert_eq!(said.class(), Some(class), "{code} {body}");
         assert!(said.message().contains(part), "{} lacks {part}", said.message());
-        assert!(said.error.unwrap().refused);
+        // A server that failed may have been at work.
+        assert_eq!(said.error.unwrap().refused, code < 500 || [503, 529].contains(&code));
     }
 }
 

@@ -352,7 +352,7 @@ impl Asking {
 
 /// A fault of herder's own.
 fn failed(turn: u32, attempt: u32, shown: usize, error: ModelError) -> Input {
-    let ModelError { class, message, retry_after, refused: _ } = error;
+    let ModelError { class, message, retry_after, refused: _, key_refused: _ } = error;
     Input::ModelFailed {
         turn,
         attempt,

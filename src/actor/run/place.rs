@@ -66,7 +66,7 @@ impl Asking {
     }
 
     fn gave(&self, error: ModelError, usage: Option<Usage>, parks: Option<ParkReason>) -> Input {
-        let ModelError { class, message, retry_after, refused: _ } = error;
+        let ModelError { class, message, retry_after, refused: _, key_refused: _ } = error;
         Input::ModelFailed {
             turn: self.turn,
             attempt: self.attempt,
@@ -97,6 +97,7 @@ impl Asking {
                 shut(LatchReason::Quota);
                 (account.latch().is_some() && outlasts).then_some(ParkReason::Quota)
             }
+            FaultClass::Auth if !error.key_refused => None,
             FaultClass::Auth => {
                 // A first refusal may be a key that is being changed: the run asks once more, and the second shuts.
                 account.rejected(&error.message);

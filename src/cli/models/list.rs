@@ -20,7 +20,7 @@ use crate::{
         client::{ClientError, Route},
         wire::{Latch, ModelList, ModelLoad, ModelView, PauseMode},
     },
-    domain::time::Timestamp,
+    domain::{text::bare_url, time::Timestamp},
 };
 
 /// Runs the command.
@@ -93,7 +93,7 @@ impl Row {
                 Key::None => "none",
             },
             model: model.model,
-            server: model.base_url,
+            server: model.base_url.as_deref().map(|url| bare_url(url).into_owned()),
             account: Some(model.account),
             context_window: model.context_window.map(u64::from),
             max_output_tokens: model.max_output_tokens,

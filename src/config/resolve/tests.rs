@@ -57,6 +57,43 @@ fn the_customary_key_goes_to_the_customary_address_alone() {
 }
 
 #[test]
+fn ids_of_calls_are_short_where_the_catalogue_or_the_table_says_so() {
+    let text = "[models.mine]\nprovider = \"openai\"\nbase_url = \"http://h\"\ncall_ids = \"short\"\n\
+         [models.same]\nprovider = \"openai\"\nbase_url = \"https://api.mistral.ai/v1\"\n";
+    let known = config(text, &[]).expect("loads");
+    let ids = |name: &str| known.describe(name).expect("known").call_ids;
+    for (name, short) in [("mine", true), ("same", true), ("mistral:x", true), ("openai:x", false)] {
+        assert_eq!(ids(name) == CallIds::Short, short, "{name}");
+    }
+}
+
+#[test]
+fn one_account_has_one_key() {
+    let table = |name: &str, more: &str| {
+        format!("[models.{name}]\nprovider = \"openai\"\nbase_url = \"http://h\"\naccount = \"us\"\n{more}\n")
+    };
+    let (one, other) = ("api_key_env = \"A\"", "api_key_file = \"A\"");
+    let same = table("a", one) + &table("b", one) + &table("c", "");
+    assert_eq!(config(&same, &[]).map(drop), Ok(()));
+    assert_eq!(
+        refusal(&(table("a", one) + &table("b", "api_key_env = \"B\""))),
+        "h.toml:9: models.b.account: is that of \"a\" too, which has another key; give each key its own account"
+    );
+    assert_eq!(config(&table("a", other), &[]).map(drop), Ok(()));
+}
+
+#[test]
+fn what_is_secret_in_an_address_is_in_no_name_and_no_error() {
+    let known = config(
+        "[models.m]\nprovider = \"openai\"\nbase_url = \"https://me:pw@h/v1/?key=k\"\n",
+        &[("ANTHROPIC_BASE_URL", "http://me:pw@mine")],
+    )
+    .expect("loads");
+    let account = |name: &str| known.describe(name).expect("known").account;
+    assert_eq!((account("m").as_str(), account("anthropic:x").as_str()), ("h/v1", "mine"));
+}
+
+#[test]
 fn a_key_that_is_not_there_is_told_with_what_to_do() {
     let text = "[models.a]\nprovider = \"openai\"\napi_key_env = \"MINE\"\n\
          [models.b]\nprovider = \"openai\"\nheaders = { Authorization = \"Bearer x\" }\n";

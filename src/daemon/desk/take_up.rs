@@ -46,8 +46,11 @@ impl Desk {
     /// Has these open runs go on.
     pub async fn take_up(&self, runs: Vec<RunId>) {
         let model = |run| self.hub.board().get(run).map(|glance| glance.model.clone());
+        let first = |run| self.hub.board().get(run).map(|glance| glance.first_model.clone());
+        let named = runs.iter().flat_map(|run| [model(*run), first(*run)]).flatten();
         let mut missing = BTreeMap::new();
-        for name in runs.iter().copied().filter_map(model).collect::<BTreeSet<_>>() {
+        // Where only the first is missing, a run that has left it goes on without what else it could fall back on.
+        for name in named.collect::<BTreeSet<_>>() {
             if let Err(error) = self.add_model(&name).await {
                 missing.insert(name, error.message);
             }
@@ -83,7 +86,13 @@ impl Desk {
 
     /// Has an open run go on that nobody is at work on, or says why it cannot.
     pub(super) async fn take_up_one(&self, record: &RunRecord) -> Result<(), ApiError> {
-        let model = record.asked.as_ref().map(|asked| asked.model.clone()).unwrap_or_default();
+        let first = record.asked.as_ref().map(|asked| asked.model.clone()).unwrap_or_default();
+        let model =
+            self.hub.board().get(record.run).map_or_else(|| first.clone(), |glance| glance.model.clone());
+        if model != first {
+            // Without it the run goes on all the same.
+            drop(self.add_model(&first).await);
+        }
         self.add_model(&model).await?;
         self.herder.supervisor.resume(record.run).await?;
         self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(&record.run);

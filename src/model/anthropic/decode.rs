@@ -22,7 +22,7 @@ use crate::{
     model::{
         Delta, ModelError, ProposedCall,
         calls::{Calls, Piece},
-        exchange::{Codec, Deltas},
+        exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
     },
@@ -36,6 +36,8 @@ pub(in crate::model) struct Answer {
     open: BTreeMap<i64, Block>,
     /// The index of the block that began last, for what comes without one.
     latest: i64,
+    /// Bytes that starts of open calls brought along.
+    given: usize,
     /// Calls that have begun: an index may come again, a place among these does not.
     begun: i64,
     /// What came since a block was kept.
@@ -160,6 +162,10 @@ impl Codec for Answer {
         self.finish(message.stop_reason.as_deref());
         self.end(out)
     }
+
+    fn held(&self) -> Held {
+        self.calls.held() + Held { bytes: self.given, parts: self.open.len() }
+    }
 }
 
 impl Answer {
@@ -199,6 +205,7 @@ impl Answer {
                 self.since.push(Stub::ToolUse);
                 self.piece(place, block.id.as_deref(), block.name.as_deref(), "");
                 let given = block.input.as_deref().map(given).unwrap_or_default().into_owned();
+                self.given += given.len();
                 Block::Call { place, id: block.id.filter(|id| !id.is_empty()), given }
             }
             Some(_) | None => {
@@ -226,7 +233,8 @@ impl Answer {
             Some(Block::Call { place, given, .. }) => {
                 let place = *place;
                 if let Some(json) = json {
-                    given.clear();
+                    self.given -= given.len();
+                    *given = String::new();
                     self.piece(place, None, None, &json);
                 }
             }
@@ -260,7 +268,10 @@ impl Answer {
                     self.keep(raw, out);
                 }
             }
-            Block::Call { place, given, .. } => self.piece(place, None, None, &given),
+            Block::Call { place, given, .. } => {
+                self.given -= given.len();
+                self.piece(place, None, None, &given);
+            }
             Block::Thought(_) | Block::Other => {}
         }
     }

@@ -23,6 +23,7 @@ use super::{
     Delta, ModelError, ModelProvider, Request, Secret,
     exchange::exchange,
     http::{Endpoint, SetupError},
+    secret::Secrets,
 };
 use crate::domain::outcome::FaultClass;
 
@@ -63,7 +64,7 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub struct Anthropic {
     endpoint: Endpoint,
-    api_key: Secret,
+    secrets: Secrets,
     extra_body: Map<String, Value>,
     prompt_cache: bool,
 }
@@ -80,7 +81,8 @@ impl Anthropic {
             .key(API_KEY, "", &api_key)?
             .headers([(&name.to_owned(), &version.to_owned())])?
             .headers(&headers)?;
-        Ok(Self { endpoint, api_key, extra_body, prompt_cache })
+        let secrets = Secrets::new(&api_key, &headers, &base_url);
+        Ok(Self { endpoint, secrets, extra_body, prompt_cache })
     }
 }
 
@@ -110,7 +112,7 @@ impl ModelProvider for Anthropic {
     ) -> BoxStream<'static, Result<Delta, ModelError>> {
         match encode::body(&request, self.prompt_cache, &self.extra_body) {
             Ok(body) => {
-                exchange(self.endpoint.post(body), decode::Answer::default(), self.api_key.clone(), cancel)
+                exchange(self.endpoint.post(body), decode::Answer::default(), self.secrets.clone(), cancel)
             }
             Err(error) => stream::iter([Err(unfit(&error))]).boxed(),
         }

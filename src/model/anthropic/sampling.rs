@@ -12,12 +12,12 @@ use crate::{domain::task::Params, model::body};
 /// Tokens that an answer may have where nobody says: as many as every model since Claude 3.5 can give.
 const MAX_TOKENS: u32 = 8_192;
 
-/// Tokens to think in, by how hard the model is to think. With no limit set they come on top of [`MAX_TOKENS`];
-/// of a limit that is set they take half at most.
+/// Tokens to think in, by how hard the model is to think. Of the limit, which every run sets, they take half at most;
+/// only to [`MAX_TOKENS`], for a request without one, are they added. So they stay below it, as servers want.
 const BUDGETS: &[(&str, u32)] =
     &[("none", 0), ("minimal", 1_024), ("low", 2_048), ("medium", 8_192), ("high", 16_384)];
 
-/// Tokens that an answer may have on top where the model thinks as much as it sees fit.
+/// Tokens that an answer without a limit may have on top where the model thinks as much as it sees fit.
 const ADAPTIVE_ROOM: u32 = 16_384;
 
 /// The least that servers accept; less is no thinking at all.

@@ -17,7 +17,7 @@ use crate::{
     model::{
         Delta, ModelError, ProposedCall,
         calls::{Calls, Piece},
-        exchange::{Codec, Deltas},
+        exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
     },
@@ -58,6 +58,10 @@ impl Codec for Answer {
     fn whole(&mut self, body: &str, out: &mut Deltas) -> Result<(), ModelError> {
         let whole = self.json(body, out).and_then(|()| self.finish(out));
         self.failed_or(whole, out)
+    }
+
+    fn held(&self) -> Held {
+        self.calls.held()
     }
 }
 

@@ -1,14 +1,15 @@
 //! A request as Chat Completions wants it, written straight from the conversation's own text.
 //!
 //! Arguments go out as a string that holds the object's text; reasoning only with calls, and only where the profile
-//! asks for it; no message is empty, and no id that came from elsewhere too long.
+//! asks for it; no message is empty, and no id that came from elsewhere one that the server
+//! would refuse.
 
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Profile, SendReasoning, TokenLimit};
+use super::{CallIds, Profile, SendReasoning, TokenLimit};
 use crate::{
     domain::{
         call::ToolCall,
@@ -17,7 +18,7 @@ use crate::{
     },
     model::{
         Request, ToolSpec,
-        body::{self, Fields, NO_OUTPUT, fitting_id, is_blank},
+        body::{self, Fields, NO_OUTPUT, fitting_id, is_blank, short_id},
     },
 };
 
@@ -81,39 +82,48 @@ struct Messages<'a> {
 impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, profile } = *self;
-        let mut ids = Ids::Foreign;
+        let mut ids = Ids { own: None, taken: profile.call_ids };
         serializer.collect_seq(request.messages.iter().map(|message| {
             if let Message::Assistant(reply) = message {
-                ids = Ids::of(reply, &request.model);
+                ids.own = is_by(reply, &request.model).then_some(&**reply);
             }
             WireMessage::new(message, ids, profile)
         }))
     }
 }
 
-/// Whose the ids of an answer's calls are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ids {
-    /// The asked model's own, which may hold more than a name: they go back as they came.
-    Own,
-    /// Another's, which may be longer than this one's server takes.
-    Foreign,
+fn is_by(reply: &Reply, model: &str) -> bool {
+    reply.request.as_ref().is_some_and(|request| *request.model == *model)
 }
 
-impl Ids {
-    fn of(reply: &Reply, model: &str) -> Self {
-        match &reply.request {
-            Some(request) if *request.model == *model => Self::Own,
-            Some(_) | None => Self::Foreign,
-        }
-    }
+/// The ids of an answer's calls.
+#[derive(Clone, Copy, Debug)]
+struct Ids<'a> {
+    /// The answer, if it is the asked model's own. Its ids may hold more than a name: they go back as they came.
+    own: Option<&'a Reply>,
+    /// Which ids of others the server takes.
+    taken: CallIds,
+}
 
-    fn fitting(self, id: &CallId) -> Cow<'_, str> {
-        match self {
-            Self::Own => Cow::Borrowed(id.as_str()),
-            Self::Foreign => fitting_id(id.as_str(), |id| id.len() <= LONGEST_ID),
+impl Ids<'_> {
+    fn fitting<'i>(&self, id: &'i CallId) -> Cow<'i, str> {
+        let is_long = id.as_str().len() > LONGEST_ID;
+        match (self.taken, self.own) {
+            (CallIds::Short, _) => short_id(id.as_str()),
+            (CallIds::Usual, Some(own)) if !(is_long && is_renamed(own, id)) => Cow::Borrowed(id.as_str()),
+            (CallIds::Usual, _) => fitting_id(id.as_str(), fits),
         }
     }
+}
+
+/// Whether the id is not the one that the server gave.
+fn is_renamed(reply: &Reply, id: &CallId) -> bool {
+    reply.calls.iter().any(|call| call.id == *id && call.provider_id.is_some())
+}
+
+fn fits(id: &str) -> bool {
+    (1..=LONGEST_ID).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
 #[derive(Serialize)]
@@ -142,7 +152,7 @@ enum WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
-    fn new(message: &'a Message, ids: Ids, profile: Profile) -> Self {
+    fn new(message: &'a Message, ids: Ids<'a>, profile: Profile) -> Self {
         match message {
             Message::System(content) => Self::System { content },
             Message::User(content) => Self::User { content },
@@ -154,7 +164,7 @@ impl<'a> WireMessage<'a> {
         }
     }
 
-    fn assistant(reply: &'a Reply, ids: Ids, profile: Profile) -> Self {
+    fn assistant(reply: &'a Reply, ids: Ids<'a>, profile: Profile) -> Self {
         let calls = Some(&*reply.calls).filter(|calls| !calls.is_empty());
         let thought = reply.reasoning.as_deref().filter(|_| calls.is_some());
         let (reasoning_content, reasoning) = match profile.reasoning {
@@ -173,7 +183,7 @@ impl<'a> WireMessage<'a> {
 
 struct Calls<'a> {
     calls: &'a [ToolCall],
-    ids: Ids,
+    ids: Ids<'a>,
 }
 
 impl Serialize for Calls<'_> {

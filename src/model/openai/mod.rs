@@ -21,6 +21,7 @@ use super::{
     Delta, ModelError, ModelProvider, Request, Secret,
     exchange::exchange,
     http::{Endpoint, SetupError},
+    secret::Secrets,
 };
 use crate::domain::outcome::FaultClass;
 
@@ -46,6 +47,18 @@ pub struct Profile {
     pub reasoning: SendReasoning,
     /// What it calls the limit of an answer.
     pub token_limit: TokenLimit,
+    /// Which ids of calls it takes.
+    pub call_ids: CallIds,
+}
+
+/// Which ids of calls a server takes that are not its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallIds {
+    /// Up to 40 letters, digits, `_` and `-`.
+    #[default]
+    Usual,
+    /// Nine letters and digits.
+    Short,
 }
 
 /// Whether, and in which field, reasoning is sent back. Some servers refuse a request without it, others one with it.
@@ -71,7 +84,7 @@ pub enum TokenLimit {
 #[derive(Clone, Debug)]
 pub struct OpenAi {
     endpoint: Endpoint,
-    api_key: Secret,
+    secrets: Secrets,
     extra_body: Map<String, Value>,
     profile: Profile,
 }
@@ -86,7 +99,8 @@ impl OpenAi {
         let endpoint = Endpoint::new(client, &base_url, &["chat", "completions"])?
             .key(AUTHORIZATION, "Bearer ", &api_key)?
             .headers(&headers)?;
-        Ok(Self { endpoint, api_key, extra_body, profile })
+        let secrets = Secrets::new(&api_key, &headers, &base_url);
+        Ok(Self { endpoint, secrets, extra_body, profile })
     }
 }
 
@@ -106,7 +120,7 @@ impl ModelProvider for OpenAi {
     ) -> BoxStream<'static, Result<Delta, ModelError>> {
         match encode::body(&request, self.profile, &self.extra_body) {
             Ok(body) => {
-                exchange(self.endpoint.post(body), decode::Answer::default(), self.api_key.clone(), cancel)
+                exchange(self.endpoint.post(body), decode::Answer::default(), self.secrets.clone(), cancel)
             }
             Err(error) => {
                 let error =

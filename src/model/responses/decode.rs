@@ -17,7 +17,7 @@ use crate::{
     },
     model::{
         Delta, ModelError,
-        exchange::{Codec, Deltas},
+        exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
     },
@@ -81,6 +81,10 @@ impl Codec for Answer {
         }
         self.finish(Some(response), Ending::Completed, out)
     }
+
+    fn held(&self) -> Held {
+        self.items.held()
+    }
 }
 
 /// The events that end an answer, and the states of an answer that go with them.
@@ -142,16 +146,16 @@ impl Answer {
             "function_call_arguments.delta" => {
                 let place = self.items.find(name);
                 let more = words(event.delta);
-                if let Some(call) = self.items.at(place).call().filter(|_| !more.is_empty()) {
-                    call.arguments.push_str(&more);
-                    work(out);
-                }
+                self.items.call(place, |call| {
+                    if !more.is_empty() {
+                        call.arguments.push_str(&more);
+                        work(out);
+                    }
+                });
             }
             "function_call_arguments.done" => {
                 let place = self.items.find(name);
-                if let Some(call) = self.items.at(place).call() {
-                    call.arguments_are(wire::arguments(event.arguments));
-                }
+                self.items.call(place, |call| call.arguments_are(wire::arguments(event.arguments)));
             }
             _ => {}
         }
@@ -160,7 +164,7 @@ impl Answer {
 
     fn delta(&mut self, name: Name<'_>, voice: Voice, part: i64, event: &wire::Event<'_>, out: &mut Deltas) {
         let place = self.items.find(name);
-        let more = self.items.at(place).more(voice, part, words(event.delta));
+        let more = self.items.more(place, voice, part, words(event.delta));
         self.say(place, voice, part, more, out);
     }
 
@@ -179,15 +183,15 @@ impl Answer {
                 }
             }
             Some("function_call") => {
-                if let Some(call) = self.items.at(place).call() {
+                self.items.call(place, |call| {
                     let id = item.call_id.as_deref().or(item.id.as_deref().filter(|_| raw.is_some()));
                     call.is_named(id, item.name.as_deref());
                     call.arguments_are(wire::arguments(item.arguments));
-                }
+                });
             }
             Some("reasoning") => {
                 let secret = item.encrypted_content.as_deref().is_some_and(|secret| !secret.is_empty());
-                self.items.at(place).keep(raw.filter(|_| secret));
+                self.items.keep(place, raw.filter(|_| secret));
                 for (part, content) in (0..).zip(item.summary()) {
                     self.tell(place, Voice::Summary, part, content.text, out);
                 }
@@ -211,7 +215,7 @@ impl Answer {
 
     /// Tells what of a whole part was not told yet.
     fn tell(&mut self, place: usize, voice: Voice, part: i64, whole: Option<&RawValue>, out: &mut Deltas) {
-        let rest = self.items.at(place).rest(voice, part, &words(whole));
+        let rest = self.items.rest(place, voice, part, &words(whole));
         self.say(place, voice, part, rest, out);
     }
 
@@ -227,7 +231,7 @@ impl Answer {
                 self.speaker.replace(place).is_none_or(|last| last == place)
             }
             Voice::Summary | Voice::Thought => {
-                self.items.at(place).keep(None);
+                self.items.keep(place, None);
                 let key = (place, voice, part);
                 self.thinker.replace(key).is_none_or(|last| last == key)
             }

@@ -16,6 +16,7 @@ use crate::{
     model::{
         ProposedCall,
         calls::{Calls, Piece},
+        exchange::Held,
     },
 };
 
@@ -28,6 +29,10 @@ pub(super) struct Items {
     by_index: BTreeMap<i64, usize>,
     by_id: HashMap<Arc<str>, usize>,
     by_call: HashMap<Arc<str>, usize>,
+    /// Bytes of each part of an item that are told.
+    told: BTreeMap<(usize, Voice, i64), usize>,
+    /// Bytes of calls and of kept reasoning.
+    bytes: usize,
 }
 
 /// One item.
@@ -37,8 +42,6 @@ pub(super) struct Item {
     /// No more of it comes.
     pub(super) done: bool,
     pub(super) body: Body,
-    /// Bytes of each part that are told.
-    told: BTreeMap<(Voice, i64), usize>,
 }
 
 /// What an item is.
@@ -154,6 +157,41 @@ impl Items {
         &mut self.items[place]
     }
 
+    /// What `piece` adds to a part of an item.
+    pub(super) fn more(&mut self, place: usize, voice: Voice, part: i64, piece: String) -> String {
+        *self.told.entry((place, voice, part)).or_default() += piece.len();
+        piece
+    }
+
+    /// What of the whole part of an item was not told yet.
+    pub(super) fn rest(&mut self, place: usize, voice: Voice, part: i64, whole: &str) -> String {
+        let told = self.told.entry((place, voice, part)).or_default();
+        let rest = whole.get(*told..).unwrap_or_default();
+        *told += rest.len();
+        rest.to_owned()
+    }
+
+    /// Has `change` done to the call that an item is, if it is one.
+    pub(super) fn call(&mut self, place: usize, change: impl FnOnce(&mut Call)) {
+        if let Some(call) = self.items[place].call() {
+            let before = call.bytes();
+            change(call);
+            self.bytes = self.bytes + call.bytes() - before;
+        }
+    }
+
+    /// Keeps the reasoning that an item is.
+    pub(super) fn keep(&mut self, place: usize, raw: Option<&RawValue>) {
+        if self.items[place].keep(raw) {
+            self.bytes += raw.map_or(0, |raw| raw.get().len());
+        }
+    }
+
+    /// How much there is of them.
+    pub(super) fn held(&self) -> Held {
+        Held { bytes: self.bytes, parts: self.items.len() + self.told.len() }
+    }
+
     /// Whether there is any.
     pub(super) const fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -187,6 +225,10 @@ impl Items {
 }
 
 impl Call {
+    const fn bytes(&self) -> usize {
+        self.id.len() + self.name.len() + self.arguments.len()
+    }
+
     /// Takes what the call is called, where that is not known yet.
     pub(super) fn is_named(&mut self, id: Option<&str>, name: Option<&str>) {
         for (mine, said) in [(&mut self.id, id), (&mut self.name, name)] {
@@ -205,20 +247,6 @@ impl Call {
 }
 
 impl Item {
-    /// What `piece` adds to the part.
-    pub(super) fn more(&mut self, voice: Voice, part: i64, piece: String) -> String {
-        *self.told.entry((voice, part)).or_default() += piece.len();
-        piece
-    }
-
-    /// What of the whole part was not told yet.
-    pub(super) fn rest(&mut self, voice: Voice, part: i64, whole: &str) -> String {
-        let told = self.told.entry((voice, part)).or_default();
-        let rest = whole.get(*told..).unwrap_or_default();
-        *told += rest.len();
-        rest.to_owned()
-    }
-
     /// Makes it a message, unless it is something else.
     pub(super) fn is_message(&mut self) {
         if let Body::Other = self.body {
@@ -227,7 +255,7 @@ impl Item {
     }
 
     /// Its call; it is made one if it was nothing yet.
-    pub(super) fn call(&mut self) -> Option<&mut Call> {
+    fn call(&mut self) -> Option<&mut Call> {
         if let Body::Other = self.body {
             self.body = Body::Call(Call::default());
         }
@@ -237,13 +265,14 @@ impl Item {
         }
     }
 
-    /// Keeps the reasoning that it is.
-    pub(super) fn keep(&mut self, raw: Option<&RawValue>) {
+    /// Keeps the reasoning that it is; says whether it was kept now.
+    fn keep(&mut self, raw: Option<&RawValue>) -> bool {
         match &mut self.body {
             Body::Reasoning(kept @ None) => *kept = raw.map(|raw| RawJson(raw.to_owned().into())),
             body @ Body::Other => *body = Body::Reasoning(raw.map(|raw| RawJson(raw.to_owned().into()))),
-            Body::Reasoning(Some(_)) | Body::Message | Body::Call(_) => {}
+            Body::Reasoning(Some(_)) | Body::Message | Body::Call(_) => return false,
         }
+        true
     }
 }
 

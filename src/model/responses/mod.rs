@@ -25,6 +25,7 @@ use super::{
     Delta, ModelError, ModelProvider, Request, Secret,
     exchange::exchange,
     http::{Endpoint, SetupError},
+    secret::Secrets,
 };
 use crate::domain::outcome::FaultClass;
 
@@ -46,7 +47,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Responses {
     endpoint: Endpoint,
-    api_key: Secret,
+    secrets: Secrets,
     extra_body: Map<String, Value>,
 }
 
@@ -60,7 +61,8 @@ impl Responses {
         let endpoint = Endpoint::new(client, &base_url, &["responses"])?
             .key(AUTHORIZATION, "Bearer ", &api_key)?
             .headers(&headers)?;
-        Ok(Self { endpoint, api_key, extra_body })
+        let secrets = Secrets::new(&api_key, &headers, &base_url);
+        Ok(Self { endpoint, secrets, extra_body })
     }
 }
 
@@ -90,7 +92,7 @@ impl ModelProvider for Responses {
         match encode::body(&request, &self.extra_body) {
             Ok(body) => {
                 let post = self.endpoint.post(body);
-                exchange(post, decode::Answer::default(), self.api_key.clone(), cancel)
+                exchange(post, decode::Answer::default(), self.secrets.clone(), cancel)
                     .map(|delta| delta.map_err(advised))
                     .boxed()
             }

@@ -121,27 +121,47 @@ fn a_forced_tool_is_named_as_the_protocol_has_it() {
     assert_eq!(serde_json::to_value(ToolChoice(&other)).unwrap(), other);
 }
 
-#[test]
-fn a_long_id_goes_back_to_its_own_model_alone() {
-    let id = CallId::new("call__thought__".to_owned() + &"x".repeat(100));
-    let call =
-        ToolCall { id: id.clone(), provider_id: None, name: "read".into(), arguments: Arguments::empty() };
+/// How the id of a call that `m` made is sent to a model.
+fn sent_to(model: &str, id: &str, provider_id: Option<&str>, call_ids: CallIds) -> String {
+    let id = CallId::new(id.to_owned());
+    let provider_id = provider_id.map(Into::into);
+    let call = ToolCall { id: id.clone(), provider_id, name: "read".into(), arguments: Arguments::empty() };
     let record = RequestRecord { model: "m".into(), ..RequestRecord::default() };
     let reply = Reply { calls: vec![call], request: Some(Arc::new(record)), ..Reply::new(Stop::ToolCalls) };
-    let result = ToolResult {
-        call: id.clone(),
-        ok: true,
-        output: "x".into(),
-        failure: None,
-        terminate: false,
-        timing: None,
-    };
+    let result =
+        ToolResult { call: id, ok: true, output: "x".into(), failure: None, terminate: false, timing: None };
     let messages = vec![Message::Assistant(Arc::new(reply)), Message::Tool(Arc::new(result))];
-    for (model, own) in [("m", true), ("n", false)] {
-        let request = Request { model: model.into(), ..request(messages.clone()) };
-        let body = encoded(&request, Profile::default());
-        let sent = body["messages"][0]["tool_calls"][0]["id"].as_str().unwrap();
-        assert_eq!(body["messages"][1]["tool_call_id"], sent);
-        assert_eq!((sent == id.as_str(), sent.len() <= LONGEST_ID), (own, !own), "{sent}");
+    let request = Request { model: model.into(), ..request(messages) };
+    let body = encoded(&request, Profile { call_ids, ..Profile::default() });
+    let sent = body["messages"][0]["tool_calls"][0]["id"].as_str().unwrap();
+    assert_eq!(body["messages"][1]["tool_call_id"], sent);
+    sent.to_owned()
+}
+
+#[test]
+fn an_id_that_is_long_or_odd_goes_back_to_its_own_model_alone() {
+    for id in ["call__thought__".to_owned() + &"x".repeat(100), "functions.read:0".to_owned()] {
+        assert_eq!(sent_to("m", &id, None, CallIds::Usual), id);
+        assert!(fits(&sent_to("n", &id, None, CallIds::Usual)), "{id}");
+    }
+    assert_eq!(sent_to("n", "call_1", None, CallIds::Usual), "call_1");
+}
+
+#[test]
+fn an_id_that_is_too_long_since_it_was_renamed_is_none_of_the_servers_own() {
+    let (given, renamed) = ("x".repeat(40), "x".repeat(40) + "_2");
+    assert!(fits(&sent_to("m", &renamed, Some(&given), CallIds::Usual)));
+    assert_eq!(
+        sent_to("m", "functions.read:0_2", Some("functions.read:0"), CallIds::Usual),
+        "functions.read:0_2"
+    );
+}
+
+#[test]
+fn a_server_of_short_ids_is_sent_no_others() {
+    assert_eq!(sent_to("m", "aB3456789", None, CallIds::Short), "aB3456789");
+    for (model, id) in [("m", "aB3456789_2"), ("n", "call_1")] {
+        let sent = sent_to(model, id, None, CallIds::Short);
+        assert!(sent.len() == 9 && sent.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{sent}");
     }
 }
