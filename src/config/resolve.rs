@@ -13,6 +13,7 @@ use super::{
     Config, ConfigError, ModelTable, Provider, Reasoning, Secret, TokenLimit,
     catalogue::{Figures, Server},
 };
+use crate::domain::text::bare_url;
 
 #[cfg(test)]
 mod tests;
@@ -114,9 +115,15 @@ impl Config {
         let invalid =
             |what| ConfigError::Invalid { place: format!("model {name:?}"), field: String::new(), what };
         let model = self.describe(name).map_err(invalid)?;
-        match model.key {
-            Key::Missing(what) => Err(invalid(what)),
-            Key::None | Key::Found(_) => Ok(model),
+        let file = self.models.get(name).filter(|table| table.api_key_file.is_some());
+        match (&model.key, file) {
+            (Key::Missing(what), Some(table)) => Err(ConfigError::Invalid {
+                place: table.key_place.clone(),
+                field: format!("models.{name}.api_key_file"),
+                what: what.clone(),
+            }),
+            (Key::Missing(what), None) => Err(invalid(what.clone())),
+            (Key::None | Key::Found(_), _) => Ok(model),
         }
     }
 
@@ -153,6 +160,12 @@ impl Config {
             extra_body: table.extra_body.clone(),
             fallbacks: table.fallbacks.clone(),
         })
+    }
+
+    /// What the catalogue knows of a model.
+    pub(super) fn known(&self, name: &str) -> Option<Figures> {
+        let found = self.find(name).ok()?;
+        found.server.map(|(server, _)| self.catalogue.figures(server, found.model))
     }
 
     /// Finds what a name stands for.
@@ -227,10 +240,11 @@ impl Config {
         }
         if let Some(path) = &table.api_key_file {
             return match std::fs::read_to_string(path) {
-                Ok(text) => Key::Found(Secret::new(text.trim())),
-                Err(error) => {
-                    Key::Missing(format!("{} of api_key_file cannot be read: {error}", path.display()))
+                Ok(text) if text.trim().is_empty() => {
+                    Key::Missing(format!("{} is empty; put the key there", path.display()))
                 }
+                Ok(text) => Key::Found(Secret::new(text.trim())),
+                Err(error) => Key::Missing(format!("{} cannot be read: {error}", path.display())),
             };
         }
         let Some((server, variable)) =
@@ -260,7 +274,8 @@ fn account(found: &Found<'_>, base_url: Option<&str>, is_moved: bool) -> String 
         return account.clone();
     }
     let Some(base_url) = base_url else { return found.provider.as_str().to_owned() };
-    let address = base_url.trim_end_matches('/');
+    let address = bare_url(base_url);
+    let address = address.trim_end_matches('/');
     let address = address.split_once("://").map_or(address, |(_, address)| address);
     let place = match found.server {
         Some((name, server)) if !is_moved => server.same_as.as_deref().unwrap_or(name),

@@ -61,6 +61,8 @@ pub struct Glance {
     pub paused: bool,
     /// It has given up its slot, and waits for this.
     pub parked: Option<ParkReason>,
+    /// herder stopped in the middle of it, and has not taken it up again.
+    interrupted: bool,
 }
 
 /// Where a run stands. What is open belongs to where it stands.
@@ -161,12 +163,18 @@ impl Glance {
             ending: None,
             paused: false,
             parked: None,
+            interrupted: false,
         }
     }
 
     /// Whether it is held: nothing of it is under way, and it has no slot.
     pub fn is_held(&self) -> bool {
         self.parked.is_some() || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
+    }
+
+    /// Whether herder stopped in the middle of it, and has not taken it up again.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted && self.parked.is_none() && !matches!(self.stand, Stand::Ended(_))
     }
 
     /// The calls without a result, in the order in which the model asked.
@@ -213,17 +221,24 @@ impl Glance {
             Event::RequestLost(lost) => self.usage += lost.usage,
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::Restart(_) => self.wait_again(at),
-            Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
+            Event::RunEnd(end) => {
+                (self.paused, self.parked) = (false, None);
+                self.stand_at(Stand::Ended(end.outcome), at);
+            }
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => self.parked = Some(parked.reason),
             Event::Unparked(_) => self.go_on(at),
-            Event::InputQueued(_)
+            Event::Interrupted(_)
+            | Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
-            | Event::LimitsSet(_)
-            | Event::Interrupted(_) => {}
+            | Event::LimitsSet(_) => {}
         }
+        self.interrupted = match &fact.event {
+            Event::Interrupted(_) => self.started_at.is_some(),
+            event => self.interrupted && !event.is_sign_of_life(),
+        };
         self.last_at = at;
         self.seq = self.seq.plus(1);
     }

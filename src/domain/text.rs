@@ -1,6 +1,7 @@
 //! Text that came from outside, made fit to keep.
 //!
-//! Repairs what JSON can write and UTF-8 cannot hold: half of a surrogate pair. Knows nothing of what the text means.
+//! Repairs what JSON can write and UTF-8 cannot hold: half of a surrogate pair. Takes out of an address what is nobody
+//! else's business. Knows nothing of what the text means.
 
 use std::borrow::Cow;
 
@@ -46,6 +47,17 @@ pub fn repair_surrogates(json: &str) -> Cow<'_, str> {
     Cow::Owned(repaired)
 }
 
+/// An address without what may be secret in it: who asks, and the query.
+pub fn bare_url(url: &str) -> Cow<'_, str> {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));
+    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    match authority.rfind('@') {
+        Some(at) => Cow::Owned(format!("{scheme}{}", &rest[at + 1..])),
+        None => Cow::Borrowed(url),
+    }
+}
+
 /// The UTF-16 unit that the `\uXXXX` escape at `at` stands for, if there is one.
 fn unit(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -59,6 +71,20 @@ fn unit(json: &str, at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_who_asks_and_without_its_query() {
+        for (url, shown) in [
+            ("https://h/v1", "https://h/v1"),
+            ("https://me:pw@h:8/v1?key=k#x", "https://h:8/v1"),
+            ("https://a@b@h", "https://h"),
+            ("me:pw@h/@v1", "h/@v1"),
+            ("https://h/@team?key=a@b", "https://h/@team"),
+            ("", ""),
+        ] {
+            assert_eq!(bare_url(url), shown, "{url}");
+        }
+    }
 
     #[test]
     fn only_lone_halves_are_replaced() {

@@ -315,12 +315,11 @@ async fn a_server_that_says_nothing_is_given_up_in_time_and_a_signal_ends_the_ch
 
 #[tokio::test]
 async fn what_cannot_be_checked_ends_with_two_and_one_sentence() {
-    let place = Place::new("[models.m]\nprovider = \"openai\"\nbase_url = \"ftp://h\"\n");
+    let place = Place::new("[models.m]\nprovider = \"openai\"\nbase_url = \"http://h\"\n");
     for (model, told) in [
         ("clever", "no model is called \"clever\""),
         ("openai:gpt-5", "there is no key for https://api.openai.com/v1"),
         ("scripted:x", "there is no server to check"),
-        ("m", "base_url \"ftp://h\" is not an http or https URL"),
     ] {
         let refused = place.herder(&[], &["models", "check", model]).await.expect(2);
         assert!(refused.err.contains(told) && refused.err.lines().count() == 1, "{}", refused.err);
@@ -388,4 +387,14 @@ async fn a_filter_a_redirect_and_a_country_are_told_as_what_they_are() {
     );
     let (findings, _) = found_of(403, &[], "Invalid API key", "").await;
     assert_found(&findings, "key", "failed", "the server wants a key");
+}
+
+#[tokio::test]
+async fn flags_stand_before_the_check_as_well_as_after() {
+    let server = Server::start(good).await;
+    let place = place(&server, "");
+    let args = ["models", "--policy", "trusted", "--json", "check", "m"];
+    let findings = place.herder(&[("MINE", "k")], &args).await.expect(0).json();
+    assert_found(&findings, "server", "ok", " answers");
+    place.herder(&[], &["models", "local", "check", "m"]).await.expect(2);
 }

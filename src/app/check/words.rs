@@ -1,12 +1,13 @@
 //! What was seen of a model, in sentences that say what to do about it.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{Aspect, Finding, hear::Heard};
 use crate::{
     config::{self, Key, Provider, Reasoning, TokenLimit},
     domain::{
         outcome::{FaultClass, Stop},
+        text::bare_url,
         usage::{Price, Usage},
     },
     model::{ModelError, RateLimits, governor::Window},
@@ -17,7 +18,7 @@ const QUOTED: usize = 120;
 
 /// Of the first answer: the server, its key, its words.
 pub(super) fn greeting(words: &Heard, settings: &config::Model, limit: Duration) -> Vec<Finding> {
-    let address = settings.base_url.as_deref().unwrap_or("the server");
+    let address = settings.base_url.as_deref().map_or(Cow::Borrowed("the server"), bare_url);
     if let Some(error) = words.error.as_ref().filter(|error| is_unreached(error)) {
         let says = format!(
             "nothing answers at {address}: {}; see that the server runs and that base_url is right",
