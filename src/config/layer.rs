@@ -148,14 +148,15 @@ impl<'t> Layers<'t> {
 
     /// Why a text is no TOML. A key that is there twice is named.
     fn unread(&self, error: &toml::de::Error, base: usize, text: &str) -> ConfigError {
-        let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
-        match self.explain(error, base) {
-            ConfigError::Invalid { place, what, .. } if what == "duplicate key" => ConfigError::Invalid {
+        let told = self.explain(error, base);
+        let key = error.span().filter(|_| error.message() == "duplicate key").and_then(|span| text.get(span));
+        match (told, key) {
+            (ConfigError::Invalid { place, .. }, Some(key)) => ConfigError::Invalid {
                 place,
                 field: key.trim().to_owned(),
                 what: "is there twice; keep one of the two".to_owned(),
             },
-            other => other,
+            (told, _) => told,
         }
     }
 

@@ -235,10 +235,9 @@ impl Glance {
             | Event::Correction(_)
             | Event::LimitsSet(_) => {}
         }
-        self.interrupted = match &fact.event {
-            Event::Interrupted(_) => self.started_at.is_some(),
-            event => self.interrupted && !event.is_sign_of_life(),
-        };
+        if fact.event.is_sign_of_life() {
+            self.interrupted = matches!(fact.event, Event::Interrupted(_)) && self.started_at.is_some();
+        }
         self.last_at = at;
         self.seq = self.seq.plus(1);
     }

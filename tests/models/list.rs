@@ -97,3 +97,23 @@ async fn with_a_daemon_there_is_as_much_to_see_as_without() {
     }
     assert_eq!((&live["open_runs"], &live["key"]), (&json!(0), &json!("found")));
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_fallback_is_told_as_such() {
+    let price = "input_usd_per_mtok = 1\noutput_usd_per_mtok = 1";
+    for (fallback, told) in [
+        (
+            "api_key_env = \"NONE\"",
+            "a fallback of model \"m\": model \"b\": the variable NONE of api_key_env",
+        ),
+        ("", "a fallback of model \"m\": model \"b\" has no known price"),
+    ] {
+        let place = Place::new(&format!(
+            "[models.m]\nprovider = \"openai\"\nbase_url = \"http://h/v1\"\n{price}\nfallbacks = [\"b\"]\n\
+             [models.b]\nprovider = \"openai\"\nbase_url = \"http://h/v1\"\n{fallback}\n"
+        ));
+        let args = ["--state", "s", "run", "x", "--model", "m", "--run-max-cost", "1"];
+        let refused = place.herder(&[], &args).await.expect(2);
+        assert!(refused.err.contains(told), "{}", refused.err);
+    }
+}

@@ -1,8 +1,10 @@
 //! What a glance keeps of a run.
 
 use super::*;
-use crate::domain::event::{TurnStart, decode};
-use crate::domain::id::Pos;
+use crate::domain::{
+    event::{TurnStart, decode},
+    id::Pos,
+};
 
 fn facts(stored: &str) -> Vec<Fact> {
     let read = decode(stored.as_bytes(), run(), Pos::new(1), Seq::new(1)).unwrap();
