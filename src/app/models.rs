@@ -28,6 +28,9 @@ pub enum ModelsError {
     Setup { name: String, source: SetupError },
     #[error("{0}")]
     Unpriced(String),
+    /// It is not asked for itself.
+    #[error("a fallback of model {of:?}")]
+    Fallback { of: Arc<str>, source: Box<Self> },
 }
 
 /// That the cost of a model cannot be limited.
@@ -45,7 +48,10 @@ fn unpriced(name: &str) -> String {
 pub fn check_price(models: &Models, name: &str) -> Result<(), String> {
     let Some(model) = models.get(name) else { return Ok(()) };
     let fallbacks = model.fallbacks.iter().filter_map(|name| models.get(name));
-    std::iter::once(model.clone()).chain(fallbacks).try_for_each(|model| is_priced(&model))
+    std::iter::once(model.clone()).chain(fallbacks).try_for_each(|model| match is_priced(&model) {
+        Err(what) if *model.name != *name => Err(format!("a fallback of model {name:?}: {what}")),
+        priced => priced,
+    })
 }
 
 /// Whether what a model itself costs is known.
@@ -100,11 +106,14 @@ impl ModelSetup {
     /// # Errors
     /// One is not configured, or its server cannot be set up.
     pub fn add(&self, models: &Models, config: &Config, name: &str) -> Result<(), ModelsError> {
-        let mut wanted: Vec<Arc<str>> = vec![name.into()];
-        while let Some(name) = wanted.pop() {
+        let mut wanted: Vec<(Arc<str>, Option<Arc<str>>)> = vec![(name.into(), None)];
+        while let Some((name, of)) = wanted.pop() {
             if models.get(&name).is_none() {
-                let model = self.model(config, &name)?;
-                wanted.extend(model.fallbacks.iter().cloned());
+                let model = self.model(config, &name).map_err(|source| match of {
+                    Some(of) => ModelsError::Fallback { of, source: Box::new(source) },
+                    None => source,
+                })?;
+                wanted.extend(model.fallbacks.iter().map(|next| (next.clone(), Some(name.clone()))));
                 models.insert(model);
             }
         }

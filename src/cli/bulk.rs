@@ -44,9 +44,9 @@ pub(super) const PAUSE_AFTER: &str = "EXAMPLES
 
 pub(super) const RESUME: &str = "Let runs go on that are held
 
-Who held a batch, a model or everything resumes just that. --model also opens the model's account if that is shut, as when its \
-quota was used up or its key refused: `herder status` and `herder models` say so. What a \
-server's rate limit told single runs holds all the same.";
+Who held a batch, a model or everything resumes just that. --model also opens the model's account if that is shut, because it is \
+used up, refuses the key or is rate limited (`herder status` and `herder models` say which): the runs that wait for it ask again, \
+and if nothing has changed it is shut again. What a server's rate limit told single runs holds all the same.";
 pub(super) const RESUME_AFTER: &str = "EXAMPLES
   herder resume task-17
   herder resume --model openai:gpt-5

@@ -191,6 +191,9 @@ fn phase(run: &Run) -> String {
         let words = waiting::words(reason, run.not_before(), SystemClock.now());
         return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
     }
+    if run.is_interrupted() {
+        return "interrupted: goes on at the next start".to_owned();
+    }
     match run.phase() {
         Phase::New => "new".to_owned(),
         Phase::Queued => "queued: waits for a slot".to_owned(),

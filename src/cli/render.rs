@@ -6,13 +6,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::progress::{short, took};
-use crate::domain::{
-    call::Failure,
-    event::{Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
-    id::{Pos, RunId, Seq},
-    outcome::Outcome,
-    policy::Verdict,
-    time::Timestamp,
+use crate::{
+    clock::{Clock as _, SystemClock},
+    domain::{
+        call::Failure,
+        event::{Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
+        id::{Pos, RunId, Seq},
+        outcome::Outcome,
+        policy::Verdict,
+        time::Timestamp,
+    },
 };
 
 /// Characters of somebody's words that a line shows.
@@ -70,6 +73,13 @@ impl Paint {
         };
         format!("\x1b[{code}m{text}\x1b[0m").into()
     }
+}
+
+/// A time that is waited for, with its day if that is not today.
+fn due(at: Timestamp, now: Timestamp) -> String {
+    let (Some(at), Some(now)) = (instant(at), instant(now)) else { return String::new() };
+    let is_of_today = at.strftime("%F").to_string() == now.strftime("%F").to_string();
+    at.strftime(if is_of_today { "%H:%M:%S" } else { "%F %H:%M:%S" }).to_string()
 }
 
 /// An event as a line for people: time, the end of the run's id, turn, kind, what happened.
@@ -136,8 +146,7 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
         }
         Event::InputClaimed(claimed) => (Tone::Notable, claimed.input.to_string()),
         Event::ModelRetry(retry) => {
-            let until =
-                instant(retry.not_before).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string());
+            let until = due(retry.not_before, SystemClock.now());
             (Tone::Notable, format!("{}: {}; again at {until}", retry.class, quote(&retry.error)))
         }
         Event::RequestSent(sent) => (Tone::Dim, format!("may use {} tokens", sent.usage.total())),
@@ -287,6 +296,16 @@ mod tests {
         let lines: Vec<_> = samples.map(|(kind, data)| line(&envelope(kind, data), Paint::Plain)).into();
         assert!(lines.iter().all(|line| !line.contains(char::is_control)));
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn a_time_that_is_waited_for_has_its_day_unless_that_is_today() {
+        let at = |text: &str| {
+            Timestamp::from_micros(text.parse::<jiff::Timestamp>().expect("a time").as_microsecond())
+        };
+        let now = at("2026-11-30T18:45:00Z");
+        assert_eq!(due(at("2026-11-30T18:45:09Z"), now), "18:45:09");
+        assert_eq!(due(at("2026-12-01T18:45:09Z"), now), "2026-12-01 18:45:09");
     }
 
     #[test]

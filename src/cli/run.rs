@@ -147,7 +147,8 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
                 .as_deref()
                 .map_or_else(String::new, |folder| format!(" --state {}", folder.display()));
             say(&format!(
-                "the run has not ended, and no command goes on with it; `herder show {run}{state}` says how far it came"
+                "the run has not ended; a daemon goes on with it: `herder serve{state}`; `herder show {run}{state}` says \
+                 how far it came"
             ));
             signal.unwrap_or(Exit::NotDone)
         }

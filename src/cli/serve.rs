@@ -40,6 +40,10 @@ state folder and the socket have one daemon each. SIGTERM or SIGINT once: runs e
 stops now. SIGHUP: it reads its configuration again. Under systemd it takes the socket that it is given, says when it is \
 ready, and feeds the watchdog while its supervisor answers (config/systemd has units).
 
+It takes up every run that its state folder has open, also one of `herder run` that was interrupted. Runs whose account is \
+used up, refuses its key or is rate limited for long wait without a slot: `herder status` and `herder models` say so, and \
+`herder resume --model NAME` opens the account.
+
 The socket speaks HTTP with JSON: `curl --unix-socket SOCKET http://herder/openapi.json` describes it.";
 
 pub(super) const AFTER: &str = "EXAMPLES

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{
     ConfigError,
     layer::{Layers, Origin},
-    model::{CallIds, Provider, Reasoning},
+    model::{CallIds, NO_URL, Provider, Reasoning, is_http},
 };
 
 const BUILT_IN: &str = include_str!("../../config/models.toml");
@@ -93,6 +93,9 @@ impl Catalogue {
                     "provider",
                     "scripted has no server; want openai, anthropic or responses".to_owned(),
                 );
+            }
+            if !is_http(&server.base_url) {
+                return refuse("base_url", NO_URL.to_owned());
             }
             if let Some(other) = server.same_as.as_ref().filter(|other| !self.servers.contains_key(*other)) {
                 return refuse(

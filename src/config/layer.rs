@@ -54,7 +54,8 @@ impl<'t> Layers<'t> {
         relocate: impl Fn(&[&str], &mut DeString<'t>),
     ) -> Result<(), ConfigError> {
         let base = self.begin(origin, text);
-        let mut document = DeTable::parse(text).map_err(|error| self.explain(&error, base))?.into_inner();
+        let mut document =
+            DeTable::parse(text).map_err(|error| self.unread(&error, base, text))?.into_inner();
         each_string(&mut document, &mut Vec::new(), &relocate);
         merge(&mut self.root, document, base);
         Ok(())
@@ -145,6 +146,20 @@ impl<'t> Layers<'t> {
         table.get(*last)
     }
 
+    /// Why a text is no TOML. A key that is there twice is named.
+    fn unread(&self, error: &toml::de::Error, base: usize, text: &str) -> ConfigError {
+        let told = self.explain(error, base);
+        let key = error.span().filter(|_| error.message() == "duplicate key").and_then(|span| text.get(span));
+        match (told, key) {
+            (ConfigError::Invalid { place, .. }, Some(key)) => ConfigError::Invalid {
+                place,
+                field: key.trim().to_owned(),
+                what: "is there twice; keep one of the two".to_owned(),
+            },
+            (told, _) => told,
+        }
+    }
+
     fn explain(&self, error: &toml::de::Error, base: usize) -> ConfigError {
         let span = error.span().map_or(base..base, |span| base + span.start..base + span.end);
         let mut field = Vec::new();
@@ -152,18 +167,30 @@ impl<'t> Layers<'t> {
         ConfigError::Invalid {
             place: self.place(&span),
             field: field.join("."),
-            what: plain(&error.message().replace('`', "'").replace('\n', ", ")),
+            what: plain(
+                &error.message().replace('`', "'").replace('\n', ", "),
+                field.last().map(String::as_str),
+            ),
         }
     }
 }
 
-/// Says what was expected in words, where `serde` names a type.
-fn plain(message: &str) -> String {
+/// Says what was expected in words, where `serde` names a type, and what is meant by a key that many try.
+fn plain(message: &str, key: Option<&str>) -> String {
+    if message.starts_with("unknown field 'api_key'") {
+        return "unknown field 'api_key'; did you mean api_key_env, the name of the variable that holds it, or \
+                api_key_file?"
+            .to_owned();
+    }
+    if let Some(what) = message.strip_suffix("wanted string or table") {
+        return format!("{what}expected a string");
+    }
     let Some((what, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
     let words = match expected {
         "a nonzero usize" | "a nonzero u32" | "a nonzero u64" => "a whole number, 1 or more",
         "usize" | "u32" | "u64" => "a whole number, 0 or more",
         "i32" => "a whole number",
+        "f64" if key.is_some_and(|key| key.contains("usd")) => "a number of US dollars",
         "f64" => "a number",
         "a sequence" => "a list, as [\"a\", \"b\"]",
         "a map" => "a table",

@@ -209,6 +209,9 @@ pub fn merge(sources: &Sources, files: &Files) -> Result<(Config, Effective), Co
     for (name, tool) in &mut config.command_tools {
         tool.place = layers.place_of(&["command_tools", name, "schema"]);
     }
+    for (name, table) in &mut config.models {
+        table.key_place = layers.place_of(&["models", name, "api_key_file"]);
+    }
     config.catalogue = Catalogue::read(files.models.as_ref())?;
     config.environment = sources.environment.clone();
     config.check(&layers)?;

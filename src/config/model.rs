@@ -7,6 +7,10 @@ use std::{
     path::PathBuf,
 };
 
+use reqwest::{
+    Url,
+    header::{HeaderName, HeaderValue},
+};
 use serde::Deserialize;
 
 use super::{
@@ -123,6 +127,9 @@ pub struct ModelTable {
     pub token_limit: Option<TokenLimit>,
     pub call_ids: Option<CallIds>,
     pub prompt_cache: Option<bool>,
+    /// Where the file of its key is configured, for errors.
+    #[serde(skip)]
+    pub key_place: String,
 }
 
 impl ModelTable {
@@ -148,6 +155,14 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
             Ok(found) => found.provider,
             Err(what) => return Err(layers.refuse(&["models", name], what)),
         };
+        if let Some((key, what)) = wrong_provider(config, name, table).or_else(|| wrong_server(table)) {
+            return refuse(key, &what);
+        }
+        if let Some((header, what)) =
+            table.headers.iter().find_map(|(name, value)| Some((name, wrong_header(name, value)?)))
+        {
+            return Err(layers.refuse(&["models", name, "headers", header], what));
+        }
         if table.api_key_env.is_some() && table.api_key_file.is_some() {
             return refuse("api_key_file", "stands beside api_key_env; keep one of the two");
         }
@@ -161,6 +176,9 @@ pub(super) fn check(config: &Config, layers: &Layers<'_>) -> Result<(), ConfigEr
         }
         if let Some((key, what)) = unreserved(&table.extra_body) {
             return Err(layers.refuse(&["models", name, "extra_body", key], what));
+        }
+        if let Some((key, what)) = wrong_figures(config, name, table) {
+            return refuse(key, &what);
         }
         if table.account.as_deref().is_some_and(|account| account.trim().is_empty()) {
             return refuse("account", "is empty; give a name, or leave it out");
@@ -213,6 +231,102 @@ fn shares_account<'c>(config: &'c Config, name: &str, table: &ModelTable) -> Opt
     let own = config.key_source(name)?;
     let mut others = earlier.map(|(other, _)| other.as_str());
     others.find(|other| config.key_source(other).is_some_and(|source| source != own))
+}
+
+/// A name that stands for one server, of a table that names another provider.
+fn wrong_provider(config: &Config, name: &str, table: &ModelTable) -> Option<(&'static str, String)> {
+    let own = table.provider?;
+    let (server, _) = name.split_once(':')?;
+    let by_name = match config.catalogue.servers().get(server) {
+        Some(server) => server.provider,
+        None if server == Provider::Scripted.as_str() => Provider::Scripted,
+        None => return None,
+    };
+    (own != by_name).then(|| {
+        let (own, by_name) = (own.as_str(), by_name.as_str());
+        let what = format!(
+            "is {own}, yet {server}: in front of the model's name is a server of the provider {by_name}; leave \
+             provider out, or give the table another name"
+        );
+        ("provider", what)
+    })
+}
+
+/// What is wrong with where a model is, and with where its key is. No value is told: it may be the key itself.
+fn wrong_server(table: &ModelTable) -> Option<(&'static str, String)> {
+    if table.model.as_deref().is_some_and(|model| model.trim().is_empty()) {
+        return Some(("model", "is empty; give the model's name at the server, or leave it out".to_owned()));
+    }
+    if table.base_url.as_deref().is_some_and(|url| !is_http(url)) {
+        return Some(("base_url", NO_URL.to_owned()));
+    }
+    let variable = table.api_key_env.as_deref()?;
+    let what = if variable.is_empty() {
+        "is empty; name the variable that holds the key, or leave it out"
+    } else if !is_variable(variable) {
+        "is no name of a variable; want the name of the one that holds the key, as MY_KEY, and not the key itself"
+    } else {
+        return None;
+    };
+    Some(("api_key_env", what.to_owned()))
+}
+
+/// What is said of an address that cannot be asked.
+pub(super) const NO_URL: &str = "is no http or https URL; want one as \"http://127.0.0.1:8000/v1\"";
+
+/// Whether an address can be asked at all.
+pub(super) fn is_http(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+/// Whether this can be a variable's name, and is not most likely a key that was put in the place of one.
+fn is_variable(name: &str) -> bool {
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_key = name.len() >= KEY_LENGTH
+        && name.contains(|c: char| c.is_ascii_lowercase())
+        && name.contains(|c: char| c.is_ascii_digit());
+    is_name && !is_key
+}
+
+/// Keys are at least this long, and have small letters and digits, which names of variables that long do not.
+const KEY_LENGTH: usize = 32;
+
+/// What is wrong with a header. Its value is not told.
+fn wrong_header(name: &str, value: &Secret) -> Option<&'static str> {
+    if name.parse::<HeaderName>().is_err() {
+        Some("is no name that HTTP can carry; want letters, digits and -, as X-Team")
+    } else if value.expose().parse::<HeaderValue>().is_err() {
+        Some("has a value that HTTP cannot carry; want text on one line, without control characters")
+    } else {
+        None
+    }
+}
+
+/// What is wrong with a table's figures by themselves, or with those that it leaves to the catalogue.
+fn wrong_figures(config: &Config, name: &str, table: &ModelTable) -> Option<(&'static str, String)> {
+    let tokens = [("context_window", table.context_window), ("max_output_tokens", table.max_output_tokens)];
+    if let Some((key, _)) = tokens.into_iter().find(|(_, tokens)| *tokens == Some(0)) {
+        return Some((key, "must be a number of tokens, 1 or more; leave it out if nobody knows".to_owned()));
+    }
+    let known = config.known(name).unwrap_or_default();
+    let figures = table.figures(known);
+    if let (Some(most), Some(window)) = (table.max_output_tokens, figures.context_window)
+        && most > window
+    {
+        return Some((
+            "max_output_tokens",
+            format!("must not be more than context_window, which is {window}"),
+        ));
+    }
+    let missing = match (figures.input_usd_per_mtok, figures.output_usd_per_mtok) {
+        (None, _) => "input_usd_per_mtok",
+        (Some(_), None) => "output_usd_per_mtok",
+        (Some(_), Some(_)) => return None,
+    };
+    let (stated, _) =
+        table.figures(Figures::default()).prices().into_iter().find(|(_, price)| price.is_some())?;
+    Some((stated, format!("stands without {missing}; what a model costs wants both")))
 }
 
 /// What is wrong with a table's fallbacks: one that is nothing, or a way back to the model itself.

@@ -125,9 +125,15 @@ impl Config {
         let invalid =
             |what| ConfigError::Invalid { place: format!("model {name:?}"), field: String::new(), what };
         let model = self.describe(name).map_err(invalid)?;
-        match model.key {
-            Key::Missing(what) => Err(invalid(what)),
-            Key::None | Key::Found(_) => Ok(model),
+        let file = self.models.get(name).filter(|table| table.api_key_file.is_some());
+        match (&model.key, file) {
+            (Key::Missing(what), Some(table)) => Err(ConfigError::Invalid {
+                place: table.key_place.clone(),
+                field: format!("models.{name}.api_key_file"),
+                what: what.clone(),
+            }),
+            (Key::Missing(what), None) => Err(invalid(what.clone())),
+            (Key::None | Key::Found(_), _) => Ok(model),
         }
     }
 
@@ -166,6 +172,12 @@ impl Config {
             extra_body: table.extra_body.clone(),
             fallbacks: table.fallbacks.clone(),
         })
+    }
+
+    /// What the catalogue knows of a model.
+    pub(super) fn known(&self, name: &str) -> Option<Figures> {
+        let found = self.find(name).ok()?;
+        found.server.map(|(server, _)| self.catalogue.figures(server, found.model))
     }
 
     /// Finds what a name stands for.
@@ -251,10 +263,11 @@ impl Config {
         }
         if let Some(path) = &table.api_key_file {
             return match std::fs::read_to_string(path) {
-                Ok(text) => Key::Found(Secret::new(text.trim())),
-                Err(error) => {
-                    Key::Missing(format!("{} of api_key_file cannot be read: {error}", path.display()))
+                Ok(text) if text.trim().is_empty() => {
+                    Key::Missing(format!("{} is empty; put the key there", path.display()))
                 }
+                Ok(text) => Key::Found(Secret::new(text.trim())),
+                Err(error) => Key::Missing(format!("{} cannot be read: {error}", path.display())),
             };
         }
         let Some((server, variable)) =

@@ -85,6 +85,69 @@ fn an_error_names_file_line_and_field_and_what_would_be_right() {
 }
 
 #[test]
+fn a_table_of_a_model_that_could_never_be_asked_is_refused() {
+    let told = |line: &str| {
+        let text = format!("[models.m]\nprovider = \"openai\"\n{line}\n");
+        refusal(&text).replacen("h.toml:3: models.m.", "", 1)
+    };
+    for (line, what) in [
+        ("model = \"\"", "model: is empty; "),
+        ("context_window = 0", "context_window: must be a number of tokens, 1 or more"),
+        ("max_output_tokens = 0", "max_output_tokens: must be a number of tokens, 1 or more"),
+        (
+            "max_output_tokens = 9\ncontext_window = 8",
+            "max_output_tokens: must not be more than context_window, which is 8",
+        ),
+        ("input_usd_per_mtok = 1", "input_usd_per_mtok: stands without output_usd_per_mtok; "),
+        ("cached_usd_per_mtok = 1", "cached_usd_per_mtok: stands without input_usd_per_mtok; "),
+        ("base_url = \"127.0.0.1:8000/v1\"", "base_url: is no http or https URL; "),
+        ("base_url = \"file:///v1\"", "base_url: is no http or https URL; "),
+        ("headers = { \"a b\" = \"1\" }", "headers.a b: is no name that HTTP can carry; "),
+        ("headers = { a = \"1\\n2\" }", "headers.a: has a value that HTTP cannot carry; "),
+        ("api_key_env = \"\"", "api_key_env: is empty; "),
+        ("api_key = \"sk-1\"", "api_key: unknown field 'api_key'; did you mean api_key_env, "),
+        (
+            "input_usd_per_mtok = \"a\"",
+            "input_usd_per_mtok: invalid type: string \"a\", expected a number of US dollars",
+        ),
+    ] {
+        assert!(told(line).starts_with(what), "{line}: {}", told(line));
+    }
+    let other = refusal("[models.\"openai:gpt-5\"]\nprovider = \"anthropic\"\n");
+    assert!(
+        other.starts_with("h.toml:2: models.openai:gpt-5.provider: is anthropic, yet openai: "),
+        "{other}"
+    );
+    assert_eq!(refusal("[models.m]\nprovider = 5\n"), "h.toml:2: models.m.provider: expected a string");
+    assert_eq!(
+        refusal("[store]\ndurability = \"power\"\ndurability = \"process\"\n"),
+        "h.toml:3: durability: is there twice; keep one of the two"
+    );
+}
+
+#[test]
+fn a_key_in_the_place_of_a_variables_name_is_told_without_it() {
+    for key in ["sk-proj-hush", "gsk_hush1hush2hush3hush4hush5hush6hush", "7hush", "hush hush"] {
+        let told = refusal(&format!("[models.m]\nprovider = \"openai\"\napi_key_env = \"{key}\"\n"));
+        assert!(told.starts_with("h.toml:3: models.m.api_key_env: is no name of a variable; "), "{told}");
+        assert!(!told.contains("hush"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_of_a_key_that_is_not_there_is_told_with_its_line_once_the_model_is_asked() {
+    let folder = folder();
+    let file = write(&folder, "h.toml", "[models.m]\nprovider = \"openai\"\napi_key_file = \"none.key\"\n");
+    let sources = Sources { file: Some(file.clone()), ..Sources::default() };
+    let told = || load(&sources).expect("loads").0.model("m").expect_err("no key").to_string();
+    let place =
+        format!("{}:3: models.m.api_key_file: {}", file.display(), folder.path().join("none.key").display());
+    assert!(told().starts_with(&format!("{place} cannot be read: ")), "{}", told());
+    write(&folder, "none.key", " \n");
+    assert_eq!(told(), format!("{place} is empty; put the key there"));
+}
+
+#[test]
 fn an_error_in_a_variable_or_a_flag_names_it() {
     let refused = |sources: Sources| load(&sources).expect_err("refused").to_string();
     let environment = environment(&[("HERDER_STORE__DURABILITY", "7")]);

@@ -108,6 +108,20 @@ pub enum Event {
     RunEnd(Box<RunEnd>),
 }
 
+impl Event {
+    /// Whether somebody was at work on the run. What a person says is no sign of it, nor what is found out later.
+    pub const fn is_sign_of_life(&self) -> bool {
+        !matches!(
+            self,
+            Self::InputQueued(_)
+                | Self::LimitsSet(_)
+                | Self::Paused(_)
+                | Self::Resumed(_)
+                | Self::RequestLost(_)
+        )
+    }
+}
+
 /// See [`Event::RunStart`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStart {

@@ -63,6 +63,8 @@ pub struct Glance {
     pub paused: bool,
     /// It has given up its slot, and waits for this.
     pub parked: Option<ParkReason>,
+    /// herder stopped in the middle of it, and has not taken it up again.
+    interrupted: bool,
 }
 
 /// Where a run stands. What is open belongs to where it stands.
@@ -164,12 +166,18 @@ impl Glance {
             ending: None,
             paused: false,
             parked: None,
+            interrupted: false,
         }
     }
 
     /// Whether it is held: nothing of it is under way, and it has no slot.
     pub fn is_held(&self) -> bool {
         self.parked.is_some() || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
+    }
+
+    /// Whether herder stopped in the middle of it, and has not taken it up again.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted && self.parked.is_none() && !matches!(self.stand, Stand::Ended(_))
     }
 
     /// The calls without a result, in the order in which the model asked.
@@ -216,17 +224,23 @@ impl Glance {
             Event::RequestLost(lost) => self.usage += lost.usage,
             Event::CancelRequested(requested) => self.ending = Some(requested.outcome),
             Event::Restart(_) => self.wait_again(at),
-            Event::RunEnd(end) => self.stand_at(Stand::Ended(end.outcome), at),
+            Event::RunEnd(end) => {
+                (self.paused, self.parked) = (false, None);
+                self.stand_at(Stand::Ended(end.outcome), at);
+            }
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::Parked(parked) => self.parked = Some(parked.reason),
             Event::Unparked(_) => self.go_on(at),
-            Event::RequestSent(_)
+            Event::Interrupted(_)
+            | Event::RequestSent(_)
             | Event::InputQueued(_)
             | Event::InputClaimed(_)
             | Event::Correction(_)
-            | Event::LimitsSet(_)
-            | Event::Interrupted(_) => {}
+            | Event::LimitsSet(_) => {}
+        }
+        if fact.event.is_sign_of_life() {
+            self.interrupted = matches!(fact.event, Event::Interrupted(_)) && self.started_at.is_some();
         }
         self.last_at = at;
         self.seq = self.seq.plus(1);
@@ -320,73 +334,4 @@ fn name(full: &Arc<str>) -> Arc<str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::event::{TurnStart, decode};
-    use crate::domain::id::Pos;
-
-    fn facts(stored: &str) -> Vec<Fact> {
-        let read = decode(stored.as_bytes(), run(), Pos::new(1), Seq::new(1)).unwrap();
-        read.into_iter().map(|one| one.fact).collect()
-    }
-
-    fn run() -> RunId {
-        RunId::from_bytes([7; 16])
-    }
-
-    #[test]
-    fn it_tells_the_calls_that_run_and_wait_and_what_for() {
-        let mut glance = Glance::new(run());
-        for fact in facts(
-            r#"[
-            {"v":1,"at":1,"turn":0,"kind":"submitted","data":{"task":"t","task_id":"t-1","attempt":2,"model":"m","workspace":"/w"}},
-            {"v":1,"at":2,"turn":0,"kind":"run_start","data":{"model":"p:m","tools":[]}},
-            {"v":1,"at":3,"turn":1,"kind":"turn_start","data":{}},
-            {"v":1,"at":4,"turn":1,"kind":"model_retry","data":{"attempt":1,"class":"stall","error":"e","not_before":5}},
-            {"v":1,"at":6,"turn":1,"kind":"message","data":{"text":"\n two\nlines","calls":[
-                {"id":"a","name":"read","arguments":{}},{"id":"b","name":"edit","arguments":{}},{"id":"c","name":"edit","arguments":{}}
-            ],"stop":"tool_calls","usage":{"input":5,"output":2}}},
-            {"v":1,"at":6,"turn":1,"kind":"decision","data":{"call":"b","verdict":"allow","rule":"r","effect":"write","access":[
-                {"scope":"tree","path":"/w","mode":"shared"},{"scope":"file","path":"/w/b","mode":"exclusive"}
-            ]}},
-            {"v":1,"at":7,"turn":1,"kind":"decision","data":{"call":"c","verdict":"allow","rule":"r","effect":"write"}},
-            {"v":1,"at":8,"turn":1,"kind":"call_started","data":{"call":"c"}},
-            {"v":1,"at":9,"turn":1,"kind":"result","data":{"call":"a","ok":true,"output":"o"}}
-        ]"#,
-        ) {
-            glance.evolve(&fact);
-        }
-        let calls: Vec<_> = glance
-            .calls()
-            .iter()
-            .map(|call| {
-                let access = call.access.as_ref().map(ToString::to_string);
-                (&*call.tool, call.stage.as_str(), call.since.as_micros(), access)
-            })
-            .collect();
-        let wanted = Some("exclusive file /w/b".to_owned());
-        assert_eq!(calls, [("edit", "waiting", 6, wanted), ("edit", "running", 8, None)]);
-        assert_eq!((&*glance.text, glance.answered, glance.usage.total()), ("two lines", 1, 7));
-        assert_eq!((glance.task_id.as_deref(), glance.attempt, &*glance.model), (Some("t-1"), 2, "m"));
-        let turn = Fact { at: Timestamp::from_micros(9), turn: 2, event: Event::TurnStart(TurnStart {}) };
-        glance.evolve(&turn);
-        assert_eq!(glance.stand, Stand::Thinking { retries: 0, not_before: Timestamp::from_micros(9) });
-        assert_eq!((glance.seq, glance.turn), (Seq::new(10), 2));
-    }
-
-    #[test]
-    fn it_stays_small_whatever_is_said() {
-        assert!(size_of::<Glance>() <= 320, "{}", size_of::<Glance>());
-        let long = "é".repeat(10_000);
-        let mut glance = Glance::new(run());
-        for fact in facts(&format!(
-            r#"[{{"v":1,"at":6,"turn":1,"kind":"message","data":{{"text":"{long}","calls":[
-                {{"id":"a","name":"{long}","arguments":{{}}}}
-            ],"stop":"tool_calls","usage":{{"input":5,"output":2}}}}}}]"#
-        )) {
-            glance.evolve(&fact);
-        }
-        assert_eq!(glance.text.chars().count(), TEXT_CHARS);
-        assert_eq!(glance.calls()[0].tool.chars().count(), NAME_CHARS);
-    }
-}
+mod tests;

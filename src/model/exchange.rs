@@ -12,7 +12,10 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use jiff::Timestamp;
-use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
+use reqwest::{
+    RequestBuilder, Response,
+    header::{CONTENT_TYPE, LOCATION},
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -183,6 +186,16 @@ impl<C: Codec> Reading<C> {
         let mut response = request.send().await.map_err(fault::from_transport)?;
         let (status, now) = (response.status(), Timestamp::now());
         self.out.extend(RateLimits::from_headers(response.headers(), now).map(Delta::RateLimits));
+        if status.is_redirection()
+            && let Some(place) = response.headers().get(LOCATION).and_then(|value| value.to_str().ok())
+        {
+            let place = fault::quote(place.split(['?', '#']).next().unwrap_or_default());
+            let message = format!(
+                "HTTP {}: the server redirects to {place}, which is not followed, since a request carries a key",
+                status.as_u16()
+            );
+            return Err(ModelError { refused: true, ..ModelError::new(FaultClass::Invalid, message) });
+        }
         if !status.is_success() {
             let retry_after = fault::retry_after(response.headers(), now);
             let mut body = Vec::new();

@@ -134,7 +134,9 @@ async fn a_web_page_is_no_answer_and_hints_at_the_address() {
     .await;
     let findings = check(&place(&server, "")).await.expect(1).json();
     assert_eq!(states(&findings), [("server", "ok"), ("text", "failed")]);
-    assert_found(&findings, "text", "failed", "base_url usually ends in /v1");
+    assert_found(&findings, "text", "failed", "that is no answer of the API; ");
+    let ends_in_v1 = server.base_url().ends_with("/v1");
+    assert_eq!(findings[1].to_string().contains("usually ends in /v1"), !ends_in_v1);
 }
 
 #[tokio::test]
@@ -186,7 +188,7 @@ async fn calls_that_fit_no_tool_and_requests_with_tools_that_are_refused_are_tol
         true => chat::calls(&[("c1".to_owned(), "lucky_number".to_owned(), json!({"who": "herder"}))]),
     };
     let server = Server::start(wrong).await;
-    let findings = check(&place(&server, "")).await.expect(0).json();
+    let findings = check(&place(&server, "")).await.expect(1).json();
     assert_found(&findings, "tools", "failed", "do not fit the tool's schema");
 
     let none = |request: &Value| match has_tools(request) {
@@ -196,7 +198,7 @@ async fn calls_that_fit_no_tool_and_requests_with_tools_that_are_refused_are_tol
         }
     };
     let server = Server::start(none).await;
-    let findings = check(&place(&server, "")).await.expect(0).json();
+    let findings = check(&place(&server, "")).await.expect(1).json();
     assert_found(&findings, "tools", "failed", "tools are not supported");
 }
 
@@ -267,7 +269,7 @@ async fn a_server_that_wants_its_thoughts_back_is_told_with_the_key_to_set() {
     };
     let rules = Rules { reasoning: true, ..Rules::default() };
     let server = Server::strict(rules.clone(), answer).await;
-    let findings = check(&place(&server, "")).await.expect(0).json();
+    let findings = check(&place(&server, "")).await.expect(1).json();
     assert_found(&findings, "follow-up", "failed", "set reasoning = \"reasoning_content\"");
 
     let server = Server::strict(rules, answer).await;
@@ -313,14 +315,86 @@ async fn a_server_that_says_nothing_is_given_up_in_time_and_a_signal_ends_the_ch
 
 #[tokio::test]
 async fn what_cannot_be_checked_ends_with_two_and_one_sentence() {
-    let place = Place::new("[models.m]\nprovider = \"openai\"\nbase_url = \"ftp://h\"\n");
+    let place = Place::new("[models.m]\nprovider = \"openai\"\nbase_url = \"http://h\"\n");
     for (model, told) in [
         ("clever", "no model is called \"clever\""),
         ("openai:gpt-5", "there is no key for https://api.openai.com/v1"),
         ("scripted:x", "there is no server to check"),
-        ("m", "base_url \"ftp://h\" is not an http or https URL"),
     ] {
         let refused = place.herder(&[], &["models", "check", model]).await.expect(2);
         assert!(refused.err.contains(told) && refused.err.lines().count() == 1, "{}", refused.err);
     }
+}
+
+/// What is found of a server that gives this answer to everything, without a key.
+async fn found_of(
+    status: u16,
+    headers: &[(&'static str, &str)],
+    body: &str,
+    more: &str,
+) -> (Vec<Value>, i32) {
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let body = body.to_owned();
+    let answer = move |_: &Value| Answer::Status { status, headers: headers.clone(), body: body.clone() };
+    let server = Server::start(answer).await;
+    let url = server.base_url();
+    let place = Place::new(&format!(
+        "[models.m]\nprovider = \"openai\"\nmodel = \"fake-1\"\nbase_url = \"{url}\"\n{more}\n"
+    ));
+    let ended = place.herder(&[], &["models", "check", "m", "--json"]).await;
+    (ended.json(), ended.code.unwrap_or(-1))
+}
+
+const STREAM: &[(&str, &str)] = &[("content-type", "text/event-stream")];
+
+#[tokio::test]
+async fn whatever_came_from_a_server_it_is_not_said_that_nothing_answers() {
+    let (findings, code) = found_of(200, STREAM, "data: {not json}\n\n", "").await;
+    assert_eq!((states(&findings), code), (vec![("server", "ok"), ("text", "failed")], 1));
+    let (findings, _) = found_of(500, &[], &"x".repeat(5000), "").await;
+    let (_, said) = found(&findings, "text");
+    assert!(said.contains("HTTP 500: xxx") && said.len() < 250, "{said}");
+}
+
+#[tokio::test]
+async fn an_answer_without_a_word_fails_to_the_end() {
+    for body in
+        ["data: [DONE]\n\n".to_owned(), format!("data: {}\n\n", chat::chunk(&json!({}), Some("stop")))]
+    {
+        let (findings, code) = found_of(200, STREAM, &body, "free = true").await;
+        assert!(findings.iter().all(|one| one["what"] != "stop" || one["state"] == "failed"), "{findings:?}");
+        assert_eq!((found(&findings, "text").0, code), ("failed", 1));
+    }
+}
+
+#[tokio::test]
+async fn a_filter_a_redirect_and_a_country_are_told_as_what_they_are() {
+    let filtered = format!(
+        "data: {}\n\ndata: [DONE]\n\n",
+        chat::chunk(&json!({"content": "one"}), Some("content_filter"))
+    );
+    let (findings, _) = found_of(200, STREAM, &filtered, "free = true").await;
+    assert_found(&findings, "text", "failed", "a filter before it, declined");
+    assert_found(&findings, "cost", "ok", "the model is free");
+    let (findings, _) = found_of(302, &[("location", "https://h.invalid/login?secret=1")], "", "").await;
+    assert_found(&findings, "text", "failed", "redirects to https://h.invalid/login, which is not followed");
+    let (findings, _) = found_of(403, &[], "Country not supported", "").await;
+    assert_found(
+        &findings,
+        "key",
+        "failed",
+        "the server refuses the request: HTTP 403: Country not supported",
+    );
+    let (findings, _) = found_of(403, &[], "Invalid API key", "").await;
+    assert_found(&findings, "key", "failed", "the server wants a key");
+}
+
+#[tokio::test]
+async fn flags_stand_before_the_check_as_well_as_after() {
+    let server = Server::start(good).await;
+    let place = place(&server, "");
+    let args = ["models", "--policy", "trusted", "--json", "check", "m"];
+    let findings = place.herder(&[("MINE", "k")], &args).await.expect(0).json();
+    assert_found(&findings, "server", "ok", " answers");
+    place.herder(&[], &["models", "local", "check", "m"]).await.expect(2);
 }

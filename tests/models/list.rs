@@ -74,3 +74,46 @@ async fn a_mistake_in_the_users_catalogue_ends_any_command_with_its_line() {
         refused.err
     );
 }
+
+#[tokio::test]
+async fn with_a_daemon_there_is_as_much_to_see_as_without() {
+    let place = Place::new(
+        "[models.local]\nprovider = \"openai\"\nbase_url = \"http://me:hush@127.0.0.1:1/v1?key=hush\"\napi_key_env = \"MINE\"\n\
+         max_output_tokens = 9\nrequests_per_minute = 60\nfallbacks = [\"openai:gpt-5\"]\n",
+    );
+    let variables = [("MINE", "hush-hush")];
+    let alone = place.herder(&variables, &["models", "--json"]).await.expect(0).json();
+    place.herder(&variables, &["serve", "--detach"]).await.expect(0);
+    // The key is the daemon's: who looks need not have it.
+    let listed = place.herder(&[], &["models", "--json"]).await;
+    let stopped = place.herder(&[], &["stop", "--wait"]).await;
+    let live = listed.expect(0);
+    stopped.expect(0);
+    assert!(!live.out.contains("hush"), "{}", live.out);
+    let live = live.json();
+    let (alone, live) = (named(&alone, "local"), named(&live, "local"));
+    for (key, value) in alone.as_object().unwrap() {
+        assert_eq!(&live[key], value, "{key}");
+    }
+    assert_eq!((&live["open_runs"], &live["key"]), (&json!(0), &json!("found")));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_fallback_is_told_as_such() {
+    let price = "input_usd_per_mtok = 1\noutput_usd_per_mtok = 1";
+    for (fallback, told) in [
+        (
+            "api_key_env = \"NONE\"",
+            "a fallback of model \"m\": model \"b\": the variable NONE of api_key_env",
+        ),
+        ("", "a fallback of model \"m\": model \"b\" has no known price"),
+    ] {
+        let place = Place::new(&format!(
+            "[models.m]\nprovider = \"openai\"\nbase_url = \"http://h/v1\"\n{price}\nfallbacks = [\"b\"]\n\
+             [models.b]\nprovider = \"openai\"\nbase_url = \"http://h/v1\"\n{fallback}\n"
+        ));
+        let args = ["--state", "s", "run", "x", "--model", "m", "--run-max-cost", "1"];
+        let refused = place.herder(&[], &args).await.expect(2);
+        assert!(refused.err.contains(told), "{}", refused.err);
+    }
+}

@@ -13,26 +13,26 @@ use crate::{
     model::{ModelError, RateLimits, governor::Window},
 };
 
+/// Characters of an error that a line quotes.
+const QUOTED: usize = 120;
+
 /// Of the first answer: the server, its key, its words.
 pub(super) fn greeting(words: &Heard, settings: &config::Model, limit: Duration) -> Vec<Finding> {
     let address = settings.base_url.as_deref().map_or(Cow::Borrowed("the server"), bare_url);
-    if let Some(what) = unreached(words, limit) {
+    if let Some(error) = words.error.as_ref().filter(|error| is_unreached(error)) {
         let says = format!(
-            "nothing answers at {address}: {what}; see that the server runs and that base_url is right"
+            "nothing answers at {address}: {}; see that the server runs and that base_url is right",
+            said(error)
         );
         return vec![Finding::failed(Aspect::Server, says)];
+    }
+    if words.is_late && words.pieces == 0 && words.limits.is_none() {
+        return vec![Finding::failed(Aspect::Server, format!("{address}: {}", late(limit)))];
     }
     let mut findings = vec![Finding::ok(Aspect::Server, format!("{address} answers"))];
     let refused = words.error.as_ref().filter(|error| error.class == FaultClass::Auth);
     findings.push(match (refused, &settings.key) {
-        (Some(error), Key::Found(_)) => Finding::failed(
-            Aspect::Key,
-            format!("the server refuses the key: {error}; see that it is the right one, and allowed to ask this model"),
-        ),
-        (Some(error), Key::None | Key::Missing(_)) => Finding::failed(
-            Aspect::Key,
-            format!("the server wants a key: {error}; name it by api_key_env or api_key_file"),
-        ),
+        (Some(error), key) => Finding::failed(Aspect::Key, denied(error, key)),
         (None, _) if words.stop.is_none() => return [findings, vec![text(words, settings, limit)]].concat(),
         (None, Key::Found(_)) => Finding::ok(Aspect::Key, "the key is accepted"),
         (None, Key::None | Key::Missing(_)) => Finding::ok(Aspect::Key, "no key is wanted"),
@@ -44,37 +44,63 @@ pub(super) fn greeting(words: &Heard, settings: &config::Model, limit: Duration)
     findings
 }
 
-/// Why no server was reached, if none was. A status, or a word, is a sign of one.
-fn unreached(words: &Heard, limit: Duration) -> Option<String> {
-    if words.stop.is_some() || words.pieces > 0 || words.limits.is_some() {
-        return None;
+/// Whether the connection itself failed. A status, or anything else that came, is a sign of a server.
+fn is_unreached(error: &ModelError) -> bool {
+    error.refused && !has_status(error) && matches!(error.class, FaultClass::Transient | FaultClass::Timeout)
+}
+
+fn has_status(error: &ModelError) -> bool {
+    error.message.starts_with("HTTP ")
+}
+
+/// Of a request that was not allowed: whether it is the key's fault, only if the server says so.
+fn denied(error: &ModelError, key: &Key) -> String {
+    let message = error.message.to_lowercase();
+    let is_the_key = message.starts_with("http 401")
+        || ["key", "token", "auth", "credential"].iter().any(|word| message.contains(word));
+    let error = said(error);
+    match (is_the_key, key) {
+        (true, Key::Found(_)) => format!(
+            "the server refuses the key: {error}; see that it is the right one, and allowed to ask this model"
+        ),
+        (true, Key::None | Key::Missing(_)) => {
+            format!("the server wants a key: {error}; name it by api_key_env or api_key_file")
+        }
+        (false, Key::Found(_)) => format!(
+            "the server refuses the request: {error}; see that the key's account may ask this model from here"
+        ),
+        (false, Key::None | Key::Missing(_)) => {
+            format!("the server refuses the request: {error}; it does not say that a key would help")
+        }
     }
-    match &words.error {
-        Some(error) if error.message.starts_with("HTTP ") => None,
-        Some(error) => match error.class {
-            FaultClass::Transient | FaultClass::Timeout => Some(error.message.clone()),
-            FaultClass::RateLimit
-            | FaultClass::Overloaded
-            | FaultClass::Stall
-            | FaultClass::Auth
-            | FaultClass::Quota
-            | FaultClass::Invalid
-            | FaultClass::ContextOverflow
-            | FaultClass::Cancelled => None,
-        },
-        None => words.is_late.then(|| late(limit)),
+}
+
+/// What an error says, without the rest of a long page.
+fn said(error: &ModelError) -> String {
+    let mut says = error.to_string();
+    if let Some((cut, _)) = says.char_indices().nth(QUOTED) {
+        says.truncate(cut);
+        says.push('…');
     }
+    says
 }
 
 fn text(words: &Heard, settings: &config::Model, limit: Duration) -> Finding {
     if let Some(error) = &words.error {
         let broke_off = if words.pieces > 0 { "the answer broke off: " } else { "" };
-        return Finding::failed(Aspect::Text, format!("{broke_off}{error}; {}", remedy(error, settings)));
+        return Finding::failed(
+            Aspect::Text,
+            format!("{broke_off}{}; {}", said(error), remedy(error, settings)),
+        );
     }
     if words.is_late {
         return Finding::failed(Aspect::Text, late(limit));
     }
     match words.text.split_whitespace().count() {
+        _ if words.stop == Some(Stop::Refusal) => Finding::failed(
+            Aspect::Text,
+            "the model, or a filter before it, declined to count to thirty; see what the server's filters are set to",
+        ),
         0 if words.stop == Some(Stop::Length) => Finding::failed(
             Aspect::Text,
             "it thought until its answer was cut and said nothing; give its answers more room, or have it think less by \
@@ -96,8 +122,18 @@ fn remedy(error: &ModelError, settings: &config::Model) -> String {
             format!("set token_limit = \"{other}\"")
         }
         FaultClass::Transient if said("content type") => {
-            "that is no answer of the API; base_url usually ends in /v1".to_owned()
+            let is_versioned =
+                settings.base_url.as_deref().is_some_and(|url| url.trim_end_matches('/').ends_with("/v1"));
+            match settings.provider {
+                Provider::Openai | Provider::Responses if !is_versioned => {
+                    "that is no answer of the API; base_url usually ends in /v1".to_owned()
+                }
+                Provider::Openai | Provider::Responses | Provider::Anthropic | Provider::Scripted => {
+                    "that is no answer of the API; see that base_url is its address".to_owned()
+                }
+            }
         }
+        FaultClass::Invalid if said("redirects") => "set base_url to where the API really is".to_owned(),
         FaultClass::Invalid => {
             "see that `model` is a name that the server knows, and that base_url is right".to_owned()
         }
@@ -133,7 +169,8 @@ fn streaming(words: &Heard) -> Option<Finding> {
 pub(super) fn tools(call: &Heard, limit: Duration) -> Finding {
     if let Some(error) = &call.error {
         let says = format!(
-            "a request with a tool failed: {error}; offer this model no tools (tools = []) if it stays so"
+            "a request with a tool failed: {}; offer this model no tools (tools = []) if it stays so",
+            said(error)
         );
         return Finding::failed(Aspect::Tools, says);
     }
@@ -167,7 +204,7 @@ pub(super) fn follow_up(result: &Heard, call: &Heard, settings: &config::Model, 
         };
         return Finding::failed(
             Aspect::FollowUp,
-            format!("the call's result was refused: {error}; {advice}"),
+            format!("the call's result was refused: {}; {advice}", said(error)),
         );
     }
     if result.is_late {
@@ -180,6 +217,12 @@ pub(super) fn follow_up(result: &Heard, call: &Heard, settings: &config::Model, 
 /// Why the answers stopped, by what they said themselves.
 pub(super) fn stop(words: &Heard, call: &Heard) -> Finding {
     let name = |heard: &Heard| heard.stop.map_or("nothing", Stop::as_str);
+    if words.stop == Some(Stop::EndTurn) && words.text.trim().is_empty() {
+        return Finding::failed(
+            Aspect::Stop,
+            "end_turn, though it had said nothing; runs would end so, without an answer",
+        );
+    }
     let odd = match (words.stop, call.calls.is_empty(), call.stop) {
         (Some(Stop::EndTurn), true, _) => return Finding::ok(Aspect::Stop, "end_turn after words"),
         (Some(Stop::EndTurn), false, Some(Stop::ToolCalls)) => {
@@ -190,7 +233,13 @@ pub(super) fn stop(words: &Heard, call: &Heard) -> Finding {
             let says = "length after words: a short answer was cut; raise max_output_tokens, or see why it says so much";
             return Finding::missing(Aspect::Stop, says);
         }
-        (Some(Stop::ToolCalls | Stop::Refusal | Stop::Error) | None, ..) => {
+        (Some(Stop::Refusal), ..) => {
+            return Finding::failed(
+                Aspect::Stop,
+                "its answer was declined, or cut by a filter; runs end as blocked",
+            );
+        }
+        (Some(Stop::ToolCalls | Stop::Error) | None, ..) => {
             format!("{} after words, where end_turn was due", name(words))
         }
     };
@@ -256,6 +305,9 @@ pub(super) fn rate_limits(all: &[&Heard]) -> Finding {
 
 pub(super) fn cost(usage: Option<Usage>, price: Option<Price>) -> Finding {
     match (usage, price) {
+        (_, Some(price)) if price == Price::default() => {
+            Finding::ok(Aspect::Cost, "nothing: the model is free")
+        }
         (Some(usage), Some(price)) => {
             Finding::ok(Aspect::Cost, format!("${:.6} for this check", price.of(&usage).usd()))
         }
@@ -268,7 +320,10 @@ pub(super) fn cost(usage: Option<Usage>, price: Option<Price>) -> Finding {
 }
 
 fn late(limit: Duration) -> String {
-    format!("no whole answer within {} s; give it more time by --timeout", limit.as_secs())
+    format!(
+        "no whole answer within {} s; give it more time by --timeout, if it is there and slow",
+        limit.as_secs()
+    )
 }
 
 fn time(time: Duration) -> String {

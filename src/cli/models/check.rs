@@ -17,8 +17,8 @@ use crate::{
 pub(super) const ABOUT: &str = "Ask a model three small questions, and say what works
 
 It is asked for words, for a call of a tool, and to go on with the call's result; that costs what a few hundred tokens cost. \
-Each line is ok, missing (runs work without it) or failed, and says what to do about it. Ends with 0 if runs can ask the \
-model, with 1 if not.";
+Each line is ok, missing (runs work without it) or failed, and says what to do about it. Ends with 0 if nothing \
+failed, and with 1 if something did.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder models check openai:gpt-5

@@ -15,10 +15,10 @@ use crate::{
         waits,
     },
     clock::{Clock as _, SystemClock},
-    config::{Config, Key, Price},
+    config::{Config, Price},
     daemon::{
         client::{ClientError, Route},
-        wire::{Latch, ModelList, ModelLoad, ModelView, PauseMode},
+        wire::{KeyState, Latch, ModelList, ModelLoad, ModelView, PauseMode},
     },
     domain::{text::bare_url, time::Timestamp},
 };
@@ -27,8 +27,7 @@ use crate::{
 pub(super) async fn main(args: &ModelsArgs, context: &Context) -> anyhow::Result<Exit> {
     let live = live(context).await?;
     let is_live = live.is_some();
-    let live: Vec<Row> =
-        live.into_iter().flat_map(|list| list.models).map(|view| Row::live(&context.config, view)).collect();
+    let live: Vec<Row> = live.into_iter().flat_map(|list| list.models).map(Row::live).collect();
     let named: BTreeSet<&str> = live.iter().map(|row| row.name.as_str()).collect();
     let others = context.config.model_names().filter(|name| !named.contains(name));
     let others: Vec<Row> = others.filter_map(|name| Row::of(&context.config, name)).collect();
@@ -57,7 +56,7 @@ struct Row {
     provider: String,
     model: String,
     server: Option<String>,
-    key: &'static str,
+    key: Option<KeyState>,
     account: Option<String>,
     context_window: Option<u64>,
     max_output_tokens: Option<u32>,
@@ -87,11 +86,7 @@ impl Row {
         Some(Self {
             name: name.to_owned(),
             provider: model.provider.as_str().to_owned(),
-            key: match model.key {
-                Key::Found(_) => "found",
-                Key::Missing(_) => "missing",
-                Key::None => "none",
-            },
+            key: Some((&model.key).into()),
             model: model.model,
             server: model.base_url.as_deref().map(|url| bare_url(url).into_owned()),
             account: Some(model.account),
@@ -112,9 +107,8 @@ impl Row {
         })
     }
 
-    /// A model that the daemon knows, with what only this side knows: its server, its key, how long an answer may be.
-    fn live(config: &Config, view: ModelView) -> Self {
-        let row = Self::of(config, &view.name).unwrap_or_else(|| Self { key: "unknown", ..Self::default() });
+    /// A model that the daemon knows, all by the daemon's configuration: it is the one that asks.
+    fn live(view: ModelView) -> Self {
         Self {
             open_runs: Some(view.open_runs),
             paused: view.paused,
@@ -123,7 +117,10 @@ impl Row {
             name: view.name,
             provider: view.provider,
             model: view.model,
+            server: view.server,
+            key: view.key,
             account: view.account,
+            max_output_tokens: view.max_output_tokens,
             context_window: view.context_window,
             input_usd_per_mtok: view.input_usd_per_mtok,
             cached_usd_per_mtok: view.cached_usd_per_mtok,
@@ -133,7 +130,6 @@ impl Row {
             tokens_per_minute: view.tokens_per_minute,
             max_concurrency: view.max_concurrency,
             fallbacks: view.fallbacks,
-            ..row
         }
     }
 
@@ -227,7 +223,7 @@ fn cells(row: &Row) -> [String; 9] {
     [
         row.name.clone(),
         server.unwrap_or(&row.provider).to_owned(),
-        row.key.to_owned(),
+        row.key.as_ref().map_or_else(dash, table::word),
         row.context_window.map_or_else(dash, short),
         row.max_output_tokens.map_or_else(dash, |tokens| short(tokens.into())),
         price(row.input_usd_per_mtok),

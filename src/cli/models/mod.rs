@@ -5,7 +5,7 @@ mod list;
 
 use clap::{Args, Subcommand};
 
-use super::{Context, Exit};
+use super::{Context, Exit, UsageError};
 
 pub(super) const ABOUT: &str = "List the models that runs can ask, or check one
 
@@ -14,7 +14,7 @@ ones (their addresses, windows and prices) is built in; a models.toml beside you
 it. With a daemon, its models are first: their open runs, requests that are under way and that wait, and what keeps runs from \
 asking, as an account that is used up (`herder resume --model MODEL` opens it).
 
-KEY says whether the key of a model is there; the key itself is shown nowhere.";
+KEY says whether the key of a model is there (of the daemon's models, whether the daemon has it); the key itself is shown nowhere.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder models
@@ -25,7 +25,7 @@ pub(super) const AFTER: &str = "EXAMPLES
 
 /// Flags of `herder models`.
 #[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(subcommand_precedence_over_arg = true)]
 pub struct ModelsArgs {
     #[command(subcommand)]
     pub verb: Option<Verb>,
@@ -47,7 +47,13 @@ pub enum Verb {
 /// Runs the command.
 pub(crate) async fn main(args: ModelsArgs, context: Context) -> anyhow::Result<Exit> {
     match args.verb {
-        Some(Verb::Check(args)) => check::main(args, context).await,
+        Some(Verb::Check(_)) if args.filter.is_some() => {
+            Err(UsageError("a filter means nothing to a check; leave it out".to_owned()).into())
+        }
+        Some(Verb::Check(check)) => {
+            let json = args.json || check.json;
+            check::main(check::CheckArgs { json, ..check }, context).await
+        }
         None => list::main(&args, &context).await,
     }
 }

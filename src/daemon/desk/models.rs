@@ -18,6 +18,7 @@ use crate::{
     domain::{
         budget::{Node, Standing},
         gate::Scope,
+        text::bare_url,
         time::Timestamp,
         usage::NanoUsd,
     },
@@ -70,6 +71,9 @@ impl Desk {
             provider: model.provider.as_str().to_owned(),
             context_window: model.context_window.map(u64::from),
             model: model.model,
+            server: model.base_url.as_deref().map(|url| bare_url(url).into_owned()),
+            key: Some((&model.key).into()),
+            max_output_tokens: model.max_output_tokens,
             account: Some(model.account),
             input_usd_per_mtok: input,
             cached_usd_per_mtok: cached,

@@ -165,6 +165,9 @@ fn words(glance: &Glance, keepers: &Keepers) -> String {
     if let Some(what) = kept(glance, keepers) {
         return format!("queued: {what}");
     }
+    if glance.is_interrupted() {
+        return "interrupted: goes on once it has a slot".to_owned();
+    }
     let stand = match &glance.stand {
         Stand::New | Stand::Queued => "queued: waits for a slot".to_owned(),
         Stand::Between => "between turns".to_owned(),

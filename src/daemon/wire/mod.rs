@@ -21,7 +21,7 @@ pub use control::{
 };
 pub use error::{ApiError, Code};
 pub use event::{EventView, StreamEvent};
-pub use model::{BudgetKind, BudgetView, Latch, LatchReason, ModelList, ModelLoad, ModelView};
+pub use model::{BudgetKind, BudgetView, KeyState, Latch, LatchReason, ModelList, ModelLoad, ModelView};
 pub use request::{RequestEnd, RequestView, requests};
 pub use run::{
     CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::PauseMode;
+use crate::config::Key;
 
 /// Why an account at a provider is asked nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -51,6 +52,26 @@ pub struct ModelLoad {
     pub cuts: u64,
 }
 
+/// Whether there is a model's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    Found,
+    Missing,
+    /// It has none, and nobody said that it should.
+    None,
+}
+
+impl From<&Key> for KeyState {
+    fn from(key: &Key) -> Self {
+        match key {
+            Key::Found(_) => Self::Found,
+            Key::Missing(_) => Self::Missing,
+            Key::None => Self::None,
+        }
+    }
+}
+
 /// A model that runs can ask.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ModelView {
@@ -60,11 +81,20 @@ pub struct ModelView {
     pub provider: String,
     /// What its server calls it.
     pub model: String,
+    /// The address of its server, without what is secret in it.
+    #[serde(default)]
+    pub server: Option<String>,
+    /// Whether the daemon has its key. `null`: the configuration does not know the model any more.
+    #[serde(default)]
+    pub key: Option<KeyState>,
     /// What it shares its limits with.
     #[serde(default)]
     pub account: Option<String>,
     /// Tokens that a request and its answer may have together.
     pub context_window: Option<u64>,
+    /// Tokens that an answer may have.
+    #[serde(default)]
+    pub max_output_tokens: Option<u32>,
     /// Dollars for a million tokens.
     pub input_usd_per_mtok: Option<f64>,
     #[serde(default)]

@@ -235,7 +235,9 @@ impl<'a> Fields<'a> {
             self.refuse(key, said(&error));
         }
         for (name, error) in within {
-            self.refuse(&format!("{key}.{name}"), said(&error));
+            let what = said(&error);
+            let what = if name.ends_with("_usd") { what.replace(NUMBER, DOLLARS) } else { what };
+            self.refuse(&format!("{key}.{name}"), what);
         }
         None
     }
@@ -294,6 +296,9 @@ fn entries_at_fault<T: DeserializeOwned>(raw: &RawValue) -> Vec<(String, serde_j
     entries.into_iter().filter_map(fault).collect()
 }
 
+const NUMBER: &str = "expected a number";
+const DOLLARS: &str = "expected a number of US dollars";
+
 /// What `serde_json` says, without where.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -303,6 +308,7 @@ fn said(error: &serde_json::Error) -> String {
         Some((what, "a map" | "struct ScriptedReply" | "struct Limits" | "struct Params")) => {
             format!("{what}, expected an object")
         }
+        Some((what, "f64")) => format!("{what}, {NUMBER}"),
         Some((what, "i32" | "i64")) => format!("{what}, expected a whole number"),
         Some(_) | None => text,
     }

@@ -145,15 +145,7 @@ impl Run {
     /// Counts the time since the last sign of life, unless nobody was there to live through it, and what was not lived
     /// through.
     fn live(&mut self, fact: &Fact) {
-        // What a person says is no sign of life, nor what is found out later: nobody may be at work on the run.
-        if matches!(
-            fact.event,
-            Event::InputQueued(_)
-                | Event::LimitsSet(_)
-                | Event::Paused(_)
-                | Event::Resumed(_)
-                | Event::RequestLost(_)
-        ) {
+        if !fact.event.is_sign_of_life() {
             return;
         }
         let was_down =

@@ -233,6 +233,14 @@ impl Run {
         self.answer_at_most
     }
 
+    /// Whether herder stopped in the middle of it, and has not taken it up again.
+    pub const fn is_interrupted(&self) -> bool {
+        self.started_at.is_some()
+            && self.parked.is_none()
+            && !self.living
+            && !matches!(self.phase, Phase::Ended(_))
+    }
+
     /// The model that is asked: the task's, unless another one goes on in its place.
     pub fn model(&self) -> Option<&Arc<str>> {
         self.models.last().or_else(|| self.spec.as_ref().map(|spec| &spec.model))

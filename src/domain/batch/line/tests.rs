@@ -73,6 +73,13 @@ fn a_mistake_within_a_value_is_told_with_its_place() {
             "script[2]: invalid type: integer '7', expected an object".to_owned(),
         ]
     );
+    assert_eq!(
+        mistakes(r#"{"task": "x", "limits": {"max_cost_usd": "a"}, "params": {"temperature": "b"}}"#),
+        [
+            "limits.max_cost_usd: invalid type: string \"a\", expected a number of US dollars",
+            "params.temperature: invalid type: string \"b\", expected a number",
+        ]
+    );
     assert_eq!(mistakes(r#"{"task": {"a": 1}}"#), ["task: invalid type: map, expected a string"]);
 }
 

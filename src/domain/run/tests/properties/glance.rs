@@ -15,6 +15,8 @@ impl World {
             assert_eq!((glance.usage, glance.answered), (run.usage(), run.answered()));
             assert_eq!((glance.started_at, glance.last_at), (run.started_at(), run.last_at));
             assert_eq!(glance.ending, run.ending);
+            assert_eq!((glance.paused, glance.parked), (run.is_paused(), run.parked()));
+            assert_eq!(glance.is_interrupted(), run.is_interrupted());
             let at =
                 |stage| glance.calls().iter().filter(move |call| call.stage == stage).map(|call| &call.id);
             let waiting: Vec<_> = run.waiting_calls().map(|call| &call.id).collect();
