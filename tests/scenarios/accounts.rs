@@ -59,7 +59,7 @@ async fn a_used_up_account_is_shown_told_of_once_and_opened_by_resuming_its_mode
     let watcher = place.start(&BATCH);
     let json = |args: &[&str]| place.herder(args).expect(0).json();
     until("all runs wait for their account", || {
-        json(&["batches", "--json"]).first().is_some_and(|batch| batch["waits"][0]["runs"] == 4)
+        json(&["batches", "--json"]).first().is_some_and(|batch| batch["waits"][0]["runs"] == 8)
     });
     let status = json(&["status", "--json"]).remove(0);
     let shut = &status["shut"][0];
@@ -71,7 +71,7 @@ async fn a_used_up_account_is_shown_told_of_once_and_opened_by_resuming_its_mode
     let models = place.herder(&["models", "m"]).expect(0).out;
     assert!(models.contains("account used up"), "{models}");
     let listed = place.herder(&["ls"]).expect(0).out;
-    assert_eq!(listed.matches(": account used up until 20").count(), 4, "{listed}");
+    assert_eq!(listed.matches(": account used up until 20").count(), 8, "{listed}");
 
     used_up.store(false, Ordering::SeqCst);
     place.herder(&["resume", "--model", "m"]).expect(0);

@@ -50,7 +50,7 @@ async fn refusing(answer: Answer) -> (Server, Arc<AtomicBool>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_will_never_be_accepted_asks_once_and_says_why() {
+async fn a_run_that_will_never_be_accepted_asks_no_more_than_could_help_and_says_why() {
     let wait = [("retry-after", "1")];
     let table = [
         (refusal(429, &wait, NO_QUOTA), "quota", "You exceeded your current quota"),
@@ -76,7 +76,9 @@ async fn a_run_that_will_never_be_accepted_asks_once_and_says_why() {
         let last = ended.err.lines().last().unwrap();
         assert!(last.starts_with(&format!("herder: the run ended as provider_error: {class}: ")), "{last}");
         assert!(last.contains(words), "{last} lacks {words}");
-        assert_eq!((server.requests().len(), ended.out.as_str()), (1, ""), "{class}");
+        // An answer with less room may be all that is needed.
+        let asked = if class == "context_overflow" { 3 } else { 1 };
+        assert_eq!((server.requests().len(), ended.out.as_str()), (asked, ""), "{class}");
     }
 }
 

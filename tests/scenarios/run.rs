@@ -141,7 +141,8 @@ fn a_signal_ends_the_command_and_leaves_no_process() {
         assert_eq!(place.marked(), Vec::<String>::new());
         assert_eq!(place.read("out.txt"), "");
         let told = place.read("err.txt");
-        let advice = told.lines().last().unwrap().split('`').nth(1).unwrap();
+        let advised = told.lines().last().unwrap().split('`');
+        let advice = advised.into_iter().find(|words| words.starts_with("herder show ")).unwrap();
         let words: Vec<&str> = advice.split(' ').skip(1).collect();
         assert!(place.herder(&words).expect(0).out.contains("\nstands     "), "{told}");
     }
