@@ -134,8 +134,12 @@ impl Batch {
             Ok(()) => Ok(course.run(in_order(&plan, &slice)).await),
             Err(error) => Err(error.into()),
         };
+        // Nothing, if herder was stopped.
+        let retries = supervisor.load().await.retries.get(&Some(batch)).copied().unwrap_or_default();
         let report = match reached {
-            Ok(Reached { report, host, error: None, .. }) => host.results.finish().await.map(|()| report),
+            Ok(Reached { report, host, error: None, .. }) => {
+                host.results.finish().await.map(|()| Report { retries, ..report })
+            }
             Ok(Reached { error: Some(error), .. }) | Err(error) => Err(error),
         };
         // Whoever was interrupted may still be saying so; after an error, whoever runs is.

@@ -87,6 +87,8 @@ pub struct Report {
     pub unaffordable: usize,
     /// Too many tasks were not done.
     pub halted: bool,
+    /// Requests that failed and were sent again, as far as that is known at the end.
+    pub retries: u64,
     /// What kept all that is unfinished from going on, if it was an account that only a person can open.
     pub blocked: Option<Blocked>,
 }

@@ -93,6 +93,7 @@ impl Shown {
 
     pub(super) fn finish(mut self, report: &Report, how_to_go_on: &str) {
         self.progress.set_running(0);
+        self.progress.set_retries(report.retries);
         if report.unfinished == 0 {
             self.progress.set_waits(Vec::new());
         }
