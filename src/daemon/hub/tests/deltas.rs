@@ -74,5 +74,7 @@ async fn a_stalled_listener_misses_text_but_no_event_and_costs_no_memory() {
     }
     assert_eq!(ids, [3, 4]);
     assert!(came > 0 && came * 1_000 <= DELTA_BYTES, "{came} came");
-    assert_eq!(missed + came as u64, DELTAS);
+    // The last one may have been on its way when the run ended, which ends its stream.
+    let told = missed + came as u64;
+    assert!((DELTAS - 1..=DELTAS).contains(&told), "{told} of {DELTAS}");
 }
