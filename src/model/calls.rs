@@ -17,8 +17,8 @@ use std::{
 
 use serde_json::value::RawValue;
 
-use super::{ProposedCall, exchange::Held};
-use crate::domain::text;
+use super::{ModelError, ProposedCall, exchange::Held};
+use crate::domain::{outcome::FaultClass, text};
 
 /// One piece of a call.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +128,22 @@ impl Calls {
             .map(|slot| ProposedCall { id: slot.id, name: slot.name.into(), arguments: slot.arguments })
             .collect()
     }
+}
+
+/// The calls of an answer that is over. Where it was cut, one without its name is left out, since nothing can answer it.
+///
+/// # Errors
+/// A call without a name in an answer that was not cut.
+pub(crate) fn answerable(
+    mut calls: Vec<ProposedCall>,
+    was_cut: bool,
+) -> Result<Vec<ProposedCall>, ModelError> {
+    if was_cut {
+        calls.retain(|call| !call.name.is_empty());
+    } else if calls.iter().any(|call| call.name.is_empty()) {
+        return Err(ModelError::new(FaultClass::Transient, "the answer holds a call without a name"));
+    }
+    Ok(calls)
 }
 
 impl Slot {

@@ -21,7 +21,7 @@ use crate::{
     },
     model::{
         Delta, ModelError, ProposedCall,
-        calls::{Calls, Piece},
+        calls::{Calls, Piece, answerable},
         exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
@@ -122,17 +122,11 @@ impl Codec for Answer {
         // What was used up was used up for nothing, too.
         out.extend(self.counts.usage().map(Delta::Usage));
         let calls = std::mem::take(&mut self.calls).finish();
-        let calls = match self.finish {
-            Some(Finish::Whole | Finish::Refused) => calls,
-            // The cut may have left a call without its name, which nothing can answer.
-            Some(Finish::Cut) => calls.into_iter().filter(|call| !call.name.is_empty()).collect(),
-            // Without a reason nothing but the calls themselves says that they are whole.
-            None if self.done && calls.iter().all(ProposedCall::is_whole) => calls,
-            None => return Err(broken("the answer ended early, without a stop reason")),
-        };
-        if calls.iter().any(|call| call.name.is_empty()) {
-            return Err(broken("the answer holds a call without a name"));
+        // Without a reason nothing but the calls themselves says that they are whole.
+        if self.finish.is_none() && !(self.done && calls.iter().all(ProposedCall::is_whole)) {
+            return Err(broken("the answer ended early, without a stop reason"));
         }
+        let calls = answerable(calls, self.finish == Some(Finish::Cut))?;
         let stop = match self.finish {
             Some(Finish::Cut) => Stop::Length,
             Some(Finish::Refused) => Stop::Refusal,

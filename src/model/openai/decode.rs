@@ -16,7 +16,7 @@ use crate::{
     },
     model::{
         Delta, ModelError, ProposedCall,
-        calls::{Calls, Piece},
+        calls::{Calls, Piece, answerable},
         exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
@@ -88,17 +88,11 @@ impl Answer {
 
     fn finish(&mut self, out: &mut Deltas) -> Result<(), ModelError> {
         let calls = std::mem::take(&mut self.calls).finish();
-        let calls = match self.finish {
-            Some(Finish::Whole | Finish::Filtered) => calls,
-            // The cut may have left a call without its name, which nothing can answer.
-            Some(Finish::Length) => calls.into_iter().filter(|call| !call.name.is_empty()).collect(),
-            // Without a reason nothing but the calls themselves says that they are whole.
-            None if self.done && calls.iter().all(ProposedCall::is_whole) => calls,
-            None => return Err(cut("the answer ended early, without a finish reason")),
-        };
-        if calls.iter().any(|call| call.name.is_empty()) {
-            return Err(cut("the answer holds a call without a name"));
+        // Without a reason nothing but the calls themselves says that they are whole.
+        if self.finish.is_none() && !(self.done && calls.iter().all(ProposedCall::is_whole)) {
+            return Err(cut("the answer ended early, without a finish reason"));
         }
+        let calls = answerable(calls, self.finish == Some(Finish::Length))?;
         let stop = match self.finish {
             Some(Finish::Length) => Stop::Length,
             Some(Finish::Filtered) => Stop::Refusal,

@@ -17,6 +17,7 @@ use crate::{
     },
     model::{
         Delta, ModelError,
+        calls::answerable,
         exchange::{Codec, Deltas, Held},
         fault,
         sse::{Event, Flow},
@@ -267,13 +268,8 @@ impl Answer {
             self.item(place, &item, Some(raw), out);
             self.items.at(place).done = true;
         }
-        let (mut calls, kept) = std::mem::take(&mut self.items).finish();
-        if ended == Ended::Length {
-            // The cut may have left a call without its name, which nothing can answer.
-            calls.retain(|call| !call.name.is_empty());
-        } else if calls.iter().any(|call| call.name.is_empty()) {
-            return Err(cut("the answer holds a call without a name"));
-        }
+        let (calls, kept) = std::mem::take(&mut self.items).finish();
+        let calls = answerable(calls, ended == Ended::Length)?;
         let stop = match ended {
             Ended::Length => Stop::Length,
             Ended::Filtered => Stop::Refusal,
