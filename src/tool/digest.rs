@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// SHA-256 in hex. Each text is preceded by its length, so that no two lists run together.
-pub(super) fn digest(texts: &[&str]) -> String {
+pub(crate) fn digest(texts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for text in texts {
         digest.update((text.len() as u64).to_be_bytes());

@@ -17,7 +17,7 @@ use crate::domain::{
 
 pub mod builtin;
 pub mod command;
-mod digest;
+pub(crate) mod digest;
 pub mod launcher;
 pub mod output;
 pub mod process;

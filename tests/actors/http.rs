@@ -177,3 +177,32 @@ async fn the_turns_of_a_run_go_over_one_connection() {
     // On a busy machine the next request may be out before a connection is free again.
     assert!(server.accepted() <= 3, "{} connections", server.accepted());
 }
+
+#[tokio::test]
+async fn what_was_sent_is_of_record_with_the_tools_that_were_on_offer() {
+    let read = vec![vec![("read".to_owned(), json!({ "path": "notes.txt" }))]];
+    let plan = chat::Plan { turns: read, text: "done".to_owned() };
+    let brain = Brain::default().plan("one", plan.clone()).plan("two", plan);
+    let server = Server::start(move |request| brain.answer(request)).await;
+    let stage = stage(&server).await;
+    stage.write("ws", "notes.txt", "noted\n");
+    let mut sent = Vec::new();
+    for (name, tools) in [("one", json!(["read"])), ("two", json!(["read", "list"]))] {
+        let mut task = task(name);
+        task["tools"] = tools;
+        let submitted = stage.submit("ws", &Value::Null, &task);
+        let run = submitted.run;
+        assert_eq!(stage.outcome(submitted).await, "done");
+        for envelope in stage.log(run).await {
+            if let Event::Message(reply) = envelope.fact.event {
+                sent.push(reply.request.clone().unwrap());
+            }
+        }
+    }
+    let digests: HashSet<_> = sent.iter().map(|sent| sent.digest.clone().unwrap()).collect();
+    assert_eq!((sent.len(), digests.len()), (4, 4), "each request was another one");
+    let tools: Vec<_> = sent.iter().map(|sent| sent.tools.clone().unwrap()).collect();
+    assert!(tools.iter().all(|digest| digest.len() == 64));
+    assert!(tools[0] == tools[1] && tools[2] == tools[3] && tools[0] != tools[2], "{tools:?}");
+    assert_eq!(sent.iter().map(|sent| sent.included).collect::<Vec<_>>(), [1, 3, 1, 3]);
+}

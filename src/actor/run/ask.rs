@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    RunActor, RunMsg, RunState,
+    Offer, RunActor, RunMsg, RunState,
     answer::Answer,
     hold::Departure,
     judge::Judge,
@@ -50,6 +50,7 @@ pub(super) struct Asking {
     /// Bytes that the model is sent, for when it does not say how many tokens that was.
     pub(super) bytes: usize,
     pub(super) record: RequestRecord,
+    pub(super) tools: Offer,
     pub(super) departure: Departure,
     /// Whether another model can go on, so that nobody need wait for the account to open.
     pub(super) has_fallback: bool,
@@ -128,6 +129,7 @@ pub(super) fn spawn(
         since: Instant::now(),
         bytes: projection.bytes,
         record,
+        tools: state.tools.clone(),
         departure: Departure::from(not_before.max(services.clock.now())),
         has_fallback: actor.fallback(state).is_some(),
         allowed: None,
@@ -227,6 +229,7 @@ impl Asking {
         }
         let duration = self.since.elapsed();
         self.record.digest = answer.digest.take();
+        self.record.tools = self.record.digest.as_ref().and_then(|_| self.tools.digest());
         let outcome = heard.as_ref().err().map_or("ok", |error| error.class.as_str());
         metrics::counter!(metric::MODEL_REQUESTS, "class" => outcome).increment(1);
         metrics::histogram!(metric::MODEL_REQUEST_SECONDS).record(duration.as_secs_f64());

@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::{
         text,
     },
     model::ProposedCall,
-    tool::{self, workspace::Workspace},
+    tool::{self, digest::digest, workspace::Workspace},
 };
 
 /// Judges the calls of one answer.
@@ -37,6 +37,8 @@ pub struct Offer {
     pub names: Arc<[Arc<str>]>,
     /// What the model is told of them.
     pub specs: Arc<[ToolSpec]>,
+    /// Reckoned when it is first asked for.
+    digest: Arc<OnceLock<Arc<str>>>,
 }
 
 impl Offer {
@@ -55,7 +57,19 @@ impl Offer {
             .filter_map(|name| services.toolbox.get(name))
             .map(|tool| tool.spec().clone())
             .collect();
-        Self { names, specs }
+        Self { names, specs, digest: Arc::default() }
+    }
+
+    /// SHA-256 of what the model is told of them, in hex; nothing, if there are none.
+    pub(super) fn digest(&self) -> Option<Arc<str>> {
+        let reckoned = || {
+            let told = self.specs.iter().flat_map(|tool| {
+                [tool.name.to_string(), tool.description.to_string(), tool.schema.to_string()]
+            });
+            let told: Vec<String> = told.collect();
+            digest(&told.iter().map(String::as_str).collect::<Vec<_>>()).into()
+        };
+        (!self.specs.is_empty()).then(|| self.digest.get_or_init(reckoned).clone())
     }
 }
 
