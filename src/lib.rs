@@ -45,15 +45,16 @@
 //!
 //! - [`domain`]: one list of inputs always gives one run. In [`domain::run`], a run that ended owes nothing; in
 //!   [`domain::schedule`], no two jobs that conflict run at once, those that do keep the order of arrival, and an unrelated
-//!   one waits for a permit at most; in [`domain::message`], every request is a valid conversation, each call
+//!   one waits for a permit at most; in [`domain::budget`], what was admitted passes no cap; in [`domain::message`], every request is a valid conversation, each call
 //!   answered once, in the next message.
 //! - [`clock`]: the time that facts are stamped with comes from here alone, so a test can hold it still.
 //! - [`config`]: every value in force has one source, and an error names its place; secrets are not shown.
-//! - [`telemetry`]: a metric's labels come from closed sets, never from an id, a path or a text.
+//! - [`telemetry`]: a metric's labels come from closed sets or are names of accounts, never an id, a path or a text.
 //! - [`store`]: a run's events are numbered without a gap, and tickets become durable in the order they were handed out,
 //!   over all runs. What a reader is given is durable.
 //! - [`model`]: a stream that ends without [`Delta::Stop`](model::Delta::Stop) gave no answer; every wait ends when it is
-//!   cancelled.
+//!   cancelled. In [`model::governor`], no more requests are out than the limit allows, it is cut once in a horizon whose
+//!   end is fixed at the cut, and nothing is sent to an account that is shut.
 //! - [`tool`]: nothing outside the workspace is touched by a path, and nothing of a command outlives it, or herder.
 //! - [`actor`]: every run that was submitted has one end, and nothing after it; a lock is kept until the work has
 //!   really ended, and a call that may have had its effect is never run again by itself.
@@ -77,6 +78,11 @@
 //!   descendant end, and the kernel tells it when herder is gone; a thread of herder could do neither.
 //! - The daemon stands above `app`, not below: to take on a task, a batch or a name it needs what the command line needs,
 //!   and both get it there.
+//! - A request has its place at the governor and its money reserved before it goes out. What it may cost is of record first,
+//!   so a process that dies knows at its next start what it may owe, and charges nothing that had not gone out.
+//! - A rate limit without a time to wait backs off for 8 s at most: places and rates are governed already, and a longer
+//!   wait would leave them idle.
+//! - A run whose key is refused asks once more before the account shuts: a key may be on its way.
 //! - No evaluations yet: their floor is kept free for them in `tests/architecture.rs`.
 
 pub mod actor;
