@@ -61,7 +61,7 @@ async fn its_watchdog_is_fed_until_it_has_ended() {
         fed += usize::from(manager.report().contains_key("WATCHDOG"));
     }
     daemon.submit(&says(&house, "one", 600_000)).await;
-    daemon.until("v1/status", |status| status["load"]["live"] == 1).await;
+    daemon.until("v1/status", |status| status["load"]["thinking"] == 1).await;
     daemon.signal(Signal::TERM);
     while !manager.report().contains_key("STOPPING") {}
     // It drains, which may take longer than the watchdog waits.

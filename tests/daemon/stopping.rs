@@ -78,7 +78,7 @@ async fn while_it_stops_it_takes_nothing_new_and_says_so() {
     let house = House::new();
     let mut daemon = house.start(&[]).await;
     daemon.submit(&says(&house, "one", 600_000)).await;
-    daemon.until("v1/status", |status| status["load"]["live"] == 1).await;
+    daemon.until("v1/status", |status| status["load"]["thinking"] == 1).await;
     daemon.post("v1/stop", json!({})).await;
     daemon.until("v1/status", |status| status["phase"] == "stopping").await;
     let task = says(&house, "two", 0);

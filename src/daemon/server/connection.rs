@@ -119,7 +119,7 @@ async fn answer(door: &Door, shared: &Shared, request: Request<Incoming>) -> Res
     match answered {
         Ok(_) if stalled.is_set() => Refusal::BodyStalled.into_response(),
         Ok(Ok(response)) => {
-            if response.status().is_client_error() {
+            if !response.status().is_success() {
                 rest.hear_out(patience).await;
             }
             response
