@@ -362,7 +362,13 @@ fn proposed((id, name, arguments, verdict): (&str, &str, &str, Verdict)) -> Prop
             Ok(_) => Arguments::parse(arguments).unwrap(),
             Err(_) => Arguments::spoiled(arguments),
         },
-        judgement: Judgement::Judged { verdict, rule: "a rule".to_owned(), effect, access: Vec::new() },
+        judgement: Judgement::Judged {
+            verdict,
+            rule: "a rule".to_owned(),
+            effect,
+            access: Vec::new(),
+            ask: None,
+        },
     }
 }
 

@@ -12,16 +12,17 @@ use crate::{
     clock::Clock,
     domain::{
         budget::UserBudget,
-        call::Access,
+        call::{Access, Arguments},
         id::RunId,
         policy::{Policy, Subject, Verdict},
         restart::RestartPolicy,
+        run::Ask,
         usage::NanoUsd,
     },
     model::Models,
     store::EventStore,
     tool::{
-        Tool,
+        PANICKED, Preview, Tool,
         toolbox::Toolbox,
         workspace::{Workspace, Workspaces},
     },
@@ -57,8 +58,36 @@ pub struct Services {
 impl Services {
     /// Says whether a call of `tool` may touch this, and which rule says so.
     fn judge(&self, tool: &dyn Tool, workspace: &Workspace, access: &[Access]) -> (Verdict, String) {
+        self.judge_by(&self.policy, tool, workspace, access)
+    }
+
+    fn judge_by(
+        &self,
+        policy: &Policy,
+        tool: &dyn Tool,
+        workspace: &Workspace,
+        access: &[Access],
+    ) -> (Verdict, String) {
         let paths: Vec<&str> = access.iter().map(|one| within(workspace, one)).collect();
-        self.policy.judge(&Subject { tool: &tool.spec().name, effect: tool.effect(), paths: &paths })
+        policy.judge(&Subject { tool: &tool.spec().name, effect: tool.effect(), paths: &paths })
+    }
+
+    /// What a person is asked about a call; an error is why it cannot be made, in words for the model.
+    async fn preview(
+        &self,
+        tool: Arc<dyn Tool>,
+        workspace: &Arc<Workspace>,
+        arguments: &Arguments,
+        approvals: Approvals,
+    ) -> Result<Ask, String> {
+        let expires_at = approvals.expire.map(|time| self.clock.now().after(time));
+        let Ok(arguments) = serde_json::from_str(arguments.as_str()) else {
+            return Err("the arguments are not a JSON object".to_owned());
+        };
+        let workspace = workspace.clone();
+        let preview = tokio::task::spawn_blocking(move || tool.preview(&workspace, &arguments)).await;
+        let Preview { change, text } = preview.unwrap_or_else(|_| Err(PANICKED.to_owned()))?;
+        Ok(Ask { change, preview: text, expires_at })
     }
 }
 
@@ -102,6 +131,15 @@ pub struct Settings {
     pub max_cost: Option<NanoUsd>,
     /// What users may spend.
     pub budgets: Vec<UserBudget>,
+    /// Whether people are asked about calls that policy leaves to them; if not, those are denied.
+    pub approvals: Option<Approvals>,
+}
+
+/// How people are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Approvals {
+    /// How long they have to answer, before a call is denied.
+    pub expire: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -122,6 +160,7 @@ impl Default for Settings {
             drain: Duration::from_secs(25),
             max_cost: None,
             budgets: Vec::new(),
+            approvals: None,
         }
     }
 }

@@ -201,5 +201,6 @@ fn settings(config: &Config) -> Settings {
         drain: config.supervisor.drain(),
         max_cost: config.supervisor.max_cost_usd,
         budgets: config.budget.iter().map(Into::into).collect(),
+        approvals: defaults.approvals,
     }
 }

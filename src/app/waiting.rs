@@ -13,6 +13,7 @@ pub fn words(reason: ParkReason, until: Option<Timestamp>, now: Timestamp) -> St
         ParkReason::Quota => "account used up",
         ParkReason::Auth => "key refused",
         ParkReason::Budget => "budget",
+        ParkReason::Approval => "approval",
     };
     let until = until.filter(|until| *until > now);
     until.map_or_else(|| what.to_owned(), |until| format!("{what} until {}", time_of_day(until, now)))

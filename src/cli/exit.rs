@@ -123,6 +123,7 @@ impl Exit {
             Code::BadRequest
             | Code::UnknownRun
             | Code::UnknownCall
+            | Code::UnknownApproval
             | Code::UnknownBatch
             | Code::UnknownModel
             | Code::Ambiguous
@@ -137,6 +138,7 @@ impl Exit {
             | Code::Forbidden
             | Code::Timeout
             | Code::Busy
+            | Code::Resolved
             | Code::Ended
             | Code::NotEnded
             | Code::Ending

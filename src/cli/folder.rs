@@ -167,7 +167,11 @@ fn open_calls(run: &Run) -> Vec<CallView> {
     let Phase::Acting(calls) = run.phase() else { return Vec::new() };
     let open = calls.iter().filter_map(|open| {
         let waits = match open.stage {
-            Stage::Asked | Stage::Judged(_) | Stage::InDoubt(..) => true,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::InDoubt(..) => true,
             Stage::Started(..) => false,
             Stage::Answered(_) => return None,
         };

@@ -10,7 +10,7 @@ use crate::{
     clock::{Clock as _, SystemClock},
     domain::{
         call::Failure,
-        event::{Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
+        event::{ApprovalRequested, Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
         id::{Pos, RunId, Seq},
         outcome::Outcome,
         policy::Verdict,
@@ -124,6 +124,18 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
             };
             (tone, format!("{} {verdict}: {}", decision.call, decision.rule))
         }
+        Event::ApprovalRequested(request) => {
+            let ApprovalRequested { approval, call, rule, .. } = &**request;
+            (Tone::Notable, format!("approval {approval} of {call}: {rule}"))
+        }
+        Event::ApprovalResolved(resolved) => {
+            let by = resolved.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let reason =
+                resolved.reason.as_ref().map_or_else(String::new, |said| format!(": {}", quote(said)));
+            let how = resolved.resolution.as_str();
+            (Tone::Notable, format!("approval {} of {} {how}{by}{reason}", resolved.approval, resolved.call))
+        }
+        Event::CommandGroup(group) => (Tone::Dim, format!("{} runs as process {}", group.call, group.pid)),
         Event::CallStarted(started) => {
             let path = started
                 .change
@@ -167,6 +179,7 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
                 ParkReason::Quota => "waits for quota at the provider",
                 ParkReason::Auth => "waits for a key that the provider accepts",
                 ParkReason::Budget => "waits for a larger budget",
+                ParkReason::Approval => "waits for a person to decide",
             };
             (Tone::Notable, waits.to_owned())
         }

@@ -131,9 +131,12 @@ impl Talk {
             | Event::TurnStart(_)
             | Event::TurnEnd(_)
             | Event::CallStarted(_)
+            | Event::CommandGroup(_)
             | Event::InputClaimed(_)
             | Event::RequestSent(_) => return String::new(),
             event @ (Event::Decision(_)
+            | Event::ApprovalRequested(_)
+            | Event::ApprovalResolved(_)
             | Event::InputQueued(_)
             | Event::ModelRetry(_)
             | Event::RequestLost(_)

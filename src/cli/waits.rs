@@ -1,7 +1,7 @@
 //! What accounts and runs wait for, in words.
 
 use crate::{
-    actor::supervisor::{Blocked, Wait},
+    actor::supervisor::{Blocked, Shut, Wait},
     app::waiting,
     clock::{from_rfc3339, time_of_day},
     daemon::wire::{BatchWait, BudgetKind, BudgetView, Latch, LatchReason},
@@ -36,7 +36,11 @@ pub(super) fn waiting_there(wait: &BatchWait, now: Timestamp) -> (usize, String)
 }
 
 /// Why nothing goes on until a person does something.
-pub(super) fn blocked(Blocked { account, latched }: &Blocked) -> String {
+pub(super) fn blocked(blocked: &Blocked) -> String {
+    let Shut { account, latched } = match blocked {
+        Blocked::Account(shut) => shut,
+        Blocked::Approval => return "what is left waits for people to decide about calls".to_owned(),
+    };
     let (what, remedy) = match latched.reason {
         governor::LatchReason::Quota => ("is used up", "when there is more"),
         governor::LatchReason::Auth => ("refuses the key", "with another key"),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use self::{request::is_zero, stored::read};
 pub use self::{
+    approval::{ApprovalRequested, ApprovalResolved, Grant, Resolution},
     request::{Correction, ModelRetry, ModelSwitched, RequestLost, RequestSent},
     stored::{DecodeError, decode, encode},
 };
+use self::{request::is_zero, stored::read};
 use super::{
     call::{Access, EffectClass, ToolResult},
     id::{CallId, Pos, RunId, Seq},
@@ -23,6 +24,7 @@ use super::{
     usage::{Limits, Usage},
 };
 
+mod approval;
 mod request;
 mod stored;
 
@@ -68,8 +70,14 @@ pub enum Event {
     Message(Arc<Reply>),
     /// A call was judged.
     Decision(Arc<Decision>),
+    /// A person is to decide about a call.
+    ApprovalRequested(Arc<ApprovalRequested>),
+    /// Somebody has, or nobody will.
+    ApprovalResolved(Arc<ApprovalResolved>),
     /// A call got its locks and its permit and is about to take effect.
     CallStarted(CallStarted),
+    /// A call runs these processes.
+    CommandGroup(CommandGroup),
     /// A call ended.
     Result(Arc<ToolResult>),
     /// The turn's calls are all answered, or there were none.
@@ -118,6 +126,7 @@ impl Event {
                 | Self::Paused(_)
                 | Self::Resumed(_)
                 | Self::RequestLost(_)
+                | Self::ApprovalResolved(_)
         )
     }
 }
@@ -171,6 +180,19 @@ pub struct FileChange {
     pub before: Option<String>,
     /// SHA-256 of the content after, in hex.
     pub after: String,
+}
+
+/// See [`Event::CommandGroup`]. Together these name the processes for as long as they live, and never any others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandGroup {
+    /// The call.
+    pub call: CallId,
+    /// The process that leads them: their session and their group.
+    pub pid: u32,
+    /// When it started, in ticks of the machine's clock since it came up.
+    pub started: u64,
+    /// What the machine's kernel calls the time since it came up.
+    pub boot: Arc<str>,
 }
 
 /// See [`Event::TurnEnd`].
@@ -241,6 +263,8 @@ pub enum ParkReason {
     Auth,
     /// A larger budget for what it belongs to.
     Budget,
+    /// A person who decides about its calls.
+    Approval,
 }
 
 /// See [`Event::Parked`].
@@ -351,7 +375,10 @@ kinds! {
     TurnStart => "turn_start",
     Message => "message",
     Decision => "decision",
+    ApprovalRequested => "approval_requested",
+    ApprovalResolved => "approval_resolved",
     CallStarted => "call_started",
+    CommandGroup => "command_group",
     Result => "result",
     TurnEnd => "turn_end",
     InputQueued => "input_queued",

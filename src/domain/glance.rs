@@ -109,6 +109,8 @@ pub struct CallGlance {
 pub enum CallStage {
     /// Asked for.
     Asked,
+    /// Waits for a person to decide.
+    Deciding,
     /// Waits for its locks and its permit.
     Waiting,
     /// May be taking effect.
@@ -120,6 +122,7 @@ impl CallStage {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Asked => "asked",
+            Self::Deciding => "deciding",
             Self::Waiting => "waiting",
             Self::Running => "running",
         }
@@ -203,6 +206,12 @@ impl Glance {
             }
             Event::Message(reply) => self.hear(reply, at),
             Event::Decision(decision) => self.judge(decision, at),
+            Event::ApprovalRequested(request) => {
+                self.change(&request.call, CallStage::Waiting, CallStage::Deciding, at);
+            }
+            Event::ApprovalResolved(resolved) => {
+                self.change(&resolved.call, CallStage::Deciding, CallStage::Waiting, at);
+            }
             Event::CallStarted(started) => {
                 self.change(&started.call, CallStage::Waiting, CallStage::Running, at);
             }
@@ -233,6 +242,7 @@ impl Glance {
             Event::Parked(parked) => self.parked = Some(parked.reason),
             Event::Unparked(_) => self.go_on(at),
             Event::Interrupted(_)
+            | Event::CommandGroup(_)
             | Event::RequestSent(_)
             | Event::InputQueued(_)
             | Event::InputClaimed(_)

@@ -48,6 +48,15 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// What a person is shown who is to decide about the call, and what it would change. Looks at the file system, outside
+    /// any lock, and changes nothing. May block.
+    ///
+    /// # Errors
+    /// Why the call cannot be made, in words for the model.
+    fn preview(&self, _workspace: &Workspace, _arguments: &Value) -> Result<Preview, String> {
+        Ok(Preview::default())
+    }
+
     /// Begins the call; the locks of `context.access` are held until what this returns has ended. Nothing may be
     /// changed before [`Started::Ready`]'s work runs: by then the log says what is about to happen.
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started>;
@@ -76,6 +85,15 @@ pub struct CallContext {
     /// Counts its threads that change something and cannot be stopped: should the work be dropped, its locks wait for
     /// them.
     pub blocking: TaskTracker,
+}
+
+/// See [`Tool::preview`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preview {
+    /// For a change of one file: how to tell whether it is still the one that is shown.
+    pub change: Option<FileChange>,
+    /// The change as a unified diff, or the command.
+    pub text: Option<Arc<str>>,
 }
 
 /// How far a call came without changing anything.

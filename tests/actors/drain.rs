@@ -194,6 +194,7 @@ async fn killed_before(
         rule: "a rule".to_owned(),
         effect,
         access: file.map(alone).into_iter().collect(),
+        ask: None,
     };
     let call = ProposedCall {
         id: Some("a".into()),

@@ -24,6 +24,7 @@ use crate::{
     domain::{
         call::{Access, EffectClass, Failure, Timing, ToolResult},
         event::FileChange,
+        policy::Verdict,
         run::Input,
         schedule::Ticket,
         time::Timestamp,
@@ -96,6 +97,10 @@ pub(super) async fn run(
                 let _ = locks.executor.cast(ExecutorMsg::Moved(ticket, job));
             }
         }
+        Reached::Ask(ask) => {
+            // The run may have ended meanwhile; then nobody needs to decide.
+            let _ = job.report_to.cast(RunMsg::Report(ask, None));
+        }
         Reached::Nothing => {}
     }
 }
@@ -121,6 +126,8 @@ async fn until_executor_gone<T>(
 enum Reached {
     End(Output),
     Moved(Vec<Access>),
+    /// A person is to decide, about something else than before; nothing was done.
+    Ask(Input),
     /// The run is gone or no longer wants the call; nothing was done.
     Nothing,
 }
@@ -174,9 +181,14 @@ async fn begin(
         blocking,
     };
     match job.tool.clone().start(context, arguments).await {
-        Started::Ready { change, work } => Ok((change, work)),
+        Started::Ready { change, work } => match &job.approved {
+            Some(approved) if approved.change != change => {
+                Err(ask_again(services, job, job.access.to_vec(), approved.rule.clone()).await)
+            }
+            Some(_) | None => Ok((change, work)),
+        },
         Started::Ended(output) => Err(Reached::End(output)),
-        Started::Moved(access) if job.moves < MOVES => Err(moved(services, job, access)),
+        Started::Moved(access) if job.moves < MOVES => Err(moved(services, job, access).await),
         Started::Moved(_) => {
             let why = "what the path names keeps changing; nothing was done";
             Err(Reached::End(Output::failed(Failure::Failed, why)))
@@ -185,11 +197,23 @@ async fn begin(
 }
 
 /// What the call names is something else now, on which policy has not spoken yet.
-fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
+async fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
     let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access);
+    if verdict == Verdict::Ask && services.settings.approvals.is_some() {
+        return ask_again(services, job, access, rule).await;
+    }
     match verdict.denial(&rule) {
         None => Reached::Moved(access),
         Some(why) => Reached::End(Output::failed(Failure::Denied, why)),
+    }
+}
+
+/// What the call would do is not, or no longer, what a person has approved of.
+async fn ask_again(services: &Services, job: &Job, access: Vec<Access>, rule: String) -> Reached {
+    let approvals = services.settings.approvals.unwrap_or_default();
+    match services.preview(job.tool.clone(), &job.workspace, &job.call.arguments, approvals).await {
+        Ok(ask) => Reached::Ask(Input::AskAgain { call: job.call.id.clone(), access, rule, ask }),
+        Err(why) => Reached::End(Output::failed(Failure::Failed, why)),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     actor::run::RunMsg,
     domain::{
         call::{Access, ToolCall},
-        event::{Decision, FileChange},
+        event::{ApprovalRequested, Decision, FileChange},
         id::{CallId, RunId},
         schedule::Ticket,
         time::Timestamp,
@@ -70,6 +70,8 @@ pub struct Job {
     pub decision: Arc<Decision>,
     /// What it touches.
     pub access: Arc<[Access]>,
+    /// What a person has approved of: if it is anything else by now, it is asked about again.
+    pub approved: Option<Arc<ApprovalRequested>>,
     /// It may have been made already: whether this change is there is looked at first.
     pub doubt: Option<FileChange>,
     /// Who does it.

@@ -123,6 +123,7 @@ pub(super) fn spawn(
             workspace: state.workspace.clone(),
             offered: state.tools.names.clone(),
             form: state.form.clone(),
+            grants: state.run.grants().cloned().collect(),
         },
         cancel: cancel.clone(),
         services: services.clone(),

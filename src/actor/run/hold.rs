@@ -123,9 +123,13 @@ impl RunActor {
         parks
     }
 
-    /// What the run is to wait for without a slot, if it has come to where it can: its next request has not gone out.
+    /// What the run is to wait for without a slot, if it has come to where it can: its next request has not gone out, or
+    /// people are to decide about all of its calls that are open.
     fn is_to_park(&self, state: &RunState) -> Option<ParkReason> {
         let run = &state.run;
+        if run.parked().is_none() && run.waits_for_people() {
+            return Some(ParkReason::Approval);
+        }
         let Phase::Thinking { not_before, .. } = run.phase() else { return None };
         if run.parked().is_some() || !state.waits_to_ask() {
             return None;
@@ -146,8 +150,12 @@ impl RunActor {
     /// Gives the slot up, unless something else came in between.
     pub(super) fn park(&self, me: &ActorRef<RunMsg>, state: &mut RunState) -> Result<(), StoreError> {
         let Some(reason) = self.is_to_park(state) else { return Ok(()) };
-        // If it cannot be, it has gone out in this very moment.
-        if state.call_request_off() { self.park_as(me, state, reason) } else { Ok(()) }
+        // If it cannot be called off, it has gone out in this very moment.
+        if reason == ParkReason::Approval || state.call_request_off() {
+            self.park_as(me, state, reason)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives the slot up before the open request has gone out.

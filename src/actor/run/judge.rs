@@ -11,14 +11,15 @@ use super::Form;
 use crate::{
     actor::Services,
     domain::{
-        call::{Arguments, Failure, ToolSpec},
-        policy::Verdict,
+        call::{Access, Arguments, Failure, ToolSpec},
+        event::Grant,
+        policy::{Policy, Verdict},
         run::{self, Judgement},
         task::TaskSpec,
         text,
     },
     model::ProposedCall,
-    tool::{self, digest::digest, workspace::Workspace},
+    tool::{self, Tool, digest::digest, workspace::Workspace},
 };
 
 /// Judges the calls of one answer.
@@ -28,6 +29,8 @@ pub(super) struct Judge {
     pub(super) workspace: Arc<Workspace>,
     pub(super) offered: Arc<[Arc<str>]>,
     pub(super) form: Option<Arc<Form>>,
+    /// What people have approved beforehand.
+    pub(super) grants: Vec<Grant>,
 }
 
 /// The tools that a run is offered.
@@ -46,7 +49,8 @@ impl Offer {
     pub fn of(services: &Services, spec: &TaskSpec) -> Self {
         let usable = |name: &&Arc<str>| {
             let tool = services.toolbox.get(name);
-            tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Allow)
+            let best = if services.settings.approvals.is_some() { Verdict::Ask } else { Verdict::Allow };
+            tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) <= best)
         };
         let names: Arc<[Arc<str>]> = match &spec.tools {
             Some(names) => names.iter().filter(usable).cloned().collect(),
@@ -74,8 +78,17 @@ impl Offer {
 }
 
 impl Judge {
-    /// Judges calls in their order; where that has to look at the file system, on a thread that may block.
+    /// Judges calls in their order, and says what people are asked about those that are left to them.
     pub(super) async fn judge_all(&self, calls: Vec<ProposedCall>) -> Vec<run::ProposedCall> {
+        let mut judged = self.by_policy(calls).await;
+        for call in &mut judged {
+            self.ask_people(call).await;
+        }
+        judged
+    }
+
+    /// Judges calls; where that has to look at the file system, on a thread that may block.
+    async fn by_policy(&self, calls: Vec<ProposedCall>) -> Vec<run::ProposedCall> {
         let blocks = |call: &ProposedCall| {
             self.services.toolbox.get(&call.name).is_some_and(|tool| tool.access_blocks(&self.workspace))
         };
@@ -121,7 +134,32 @@ impl Judge {
             Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
         };
         let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access);
-        Judgement::Judged { verdict, rule, effect, access }
+        let granted = (verdict == Verdict::Ask).then(|| self.granted(&**tool, &access)).flatten();
+        let (verdict, rule) = granted.map_or((verdict, rule), |rule| (Verdict::Allow, rule));
+        Judgement::Judged { verdict, rule, effect, access, ask: None }
+    }
+
+    /// What was approved beforehand that this call is part of, in words.
+    fn granted(&self, tool: &dyn Tool, access: &[Access]) -> Option<String> {
+        let fits = |grant: &&Grant| {
+            *grant.tool == *tool.spec().name
+                && Policy::granting(grant).is_ok_and(|policy| {
+                    self.services.judge_by(&policy, tool, &self.workspace, access).0 == Verdict::Allow
+                })
+        };
+        let grant = self.grants.iter().find(fits)?;
+        Some(format!("a person allowed {} {:?} for this run", grant.tool, grant.pattern))
+    }
+
+    /// If a person is to decide about the call and can be asked: what they are asked.
+    async fn ask_people(&self, call: &mut run::ProposedCall) {
+        let Judgement::Judged { verdict: Verdict::Ask, ask, .. } = &mut call.judgement else { return };
+        let Some(approvals) = self.services.settings.approvals else { return };
+        let Some(tool) = self.services.toolbox.get(&call.name).cloned() else { return };
+        match self.services.preview(tool, &self.workspace, &call.arguments, approvals).await {
+            Ok(asked) => *ask = Some(asked),
+            Err(why) => call.judgement = Judgement::Refused { failure: Failure::Failed, why },
+        }
     }
 }
 

@@ -214,7 +214,7 @@ impl RunActor {
     fn go_on_with(&self, me: &ActorRef<RunMsg>, state: &mut RunState, facts: &[Fact]) {
         let only_calls =
             facts.iter().all(|fact| matches!(fact.event, Event::CallStarted(_) | Event::Result(_)));
-        if !only_calls || state.progress.stopping.is_some() {
+        if !only_calls || state.progress.stopping.is_some() || state.run.asks_people() {
             return self.start_owed(me, state);
         }
         for fact in facts {
@@ -243,24 +243,27 @@ impl RunActor {
                 Effect::AskModel { turn, attempt, not_before } => {
                     ask::spawn(self, me, state, turn, attempt, not_before, cancel)
                 }
-                Effect::RunCall { call, decision, doubt } => match self.services.toolbox.get(&call.name) {
-                    Some(tool) => jobs.push(Job {
-                        run: state.run.id(),
-                        task_id: state.run.spec().and_then(|spec| spec.task_id.clone()),
-                        report_to: me.clone(),
-                        access: decision.access.clone().into(),
-                        tool: tool.clone(),
-                        workspace: state.workspace.clone(),
-                        cancel,
-                        queued_at: self.services.clock.now(),
-                        moves: 0,
-                        span: span::tool_call(&call.id, &call.name),
-                        call,
-                        decision,
-                        doubt,
-                    }),
-                    None => ask::tool_is_gone(me, &call),
-                },
+                Effect::RunCall { call, decision, approved, doubt } => {
+                    match self.services.toolbox.get(&call.name) {
+                        Some(tool) => jobs.push(Job {
+                            run: state.run.id(),
+                            task_id: state.run.spec().and_then(|spec| spec.task_id.clone()),
+                            report_to: me.clone(),
+                            access: decision.access.clone().into(),
+                            approved,
+                            tool: tool.clone(),
+                            workspace: state.workspace.clone(),
+                            cancel,
+                            queued_at: self.services.clock.now(),
+                            moves: 0,
+                            span: span::tool_call(&call.id, &call.name),
+                            call,
+                            decision,
+                            doubt,
+                        }),
+                        None => ask::tool_is_gone(me, &call),
+                    }
+                }
             }
         }
         if !jobs.is_empty() {

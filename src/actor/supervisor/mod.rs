@@ -49,7 +49,7 @@ pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands, Wait};
 pub use notice::Notice;
 use notice::Notices;
 pub use over::{Ended, Unended, Waiters};
-pub use provider::Blocked;
+pub use provider::{Blocked, Shut};
 use root::Root;
 
 /// The handle of a running supervision tree.

@@ -21,14 +21,23 @@ use super::{
 };
 use crate::{
     actor::run::fallback_of,
-    domain::{event::ParkReason, id::RunId, retry::PATIENCE, run::Run, time::Timestamp},
+    domain::{event::ParkReason, retry::PATIENCE, run::Run, time::Timestamp},
     model::governor::{Account, Governor, LatchReason, Latched, Pledge},
 };
 
 /// Why nothing that is left to do can be done until a person does something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// The account that is shut.
+pub enum Blocked {
+    /// An account is shut.
+    Account(Shut),
+    /// People are to decide about calls.
+    Approval,
+}
+
+/// An account that is shut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shut {
+    /// Which one.
     pub account: Arc<str>,
     /// Why.
     pub latched: Latched,
@@ -74,9 +83,13 @@ impl From<LatchReason> for ParkReason {
 }
 
 impl Tree {
-    /// Whether a run that has no slot is kept from getting one: by a person, by its account, or by the time.
+    /// Whether a run that has no slot is kept from getting one: by a person, by what people are to decide, by its account,
+    /// or by the time.
     pub(super) fn is_kept(&self, run: &Run) -> bool {
-        self.gates.keep(run) || self.early(run).is_some() || self.latch_of(run).is_some()
+        self.gates.keep(run)
+            || waits_for_people(run)
+            || self.early(run).is_some()
+            || self.latch_of(run).is_some()
     }
 
     /// How long the run waits for its next request to be due without a slot, if it does.
@@ -94,11 +107,11 @@ impl Tree {
     }
 
     /// What shuts the account that the run would ask next. One that can go on with another model is not kept by it.
-    pub(super) fn latch_of(&self, run: &Run) -> Option<Blocked> {
+    pub(super) fn latch_of(&self, run: &Run) -> Option<Shut> {
         let model = self.services.models.get(run.model()?)?;
         let account = model.governor.account();
         let latched = account.latch().filter(|_| fallback_of(&self.services, run).is_none())?;
-        Some(Blocked { account: account.name().clone(), latched })
+        Some(Shut { account: account.name().clone(), latched })
     }
 
     /// Whether the account that a live run asks is shut, and it can ask no other.
@@ -138,15 +151,10 @@ impl Tree {
 
     /// Looks at a run again once its time has come.
     pub(super) fn look_later(&self, run: &Run) {
-        if let Some(wait) = self.early(run) {
+        let expires = run.open_approvals().filter_map(|asked| asked.expires_at).min();
+        let expires = expires.map(|at| at.since(self.services.clock.now()));
+        if let Some(wait) = self.early(run).into_iter().chain(expires).min() {
             later(&self.me, wait, RootMsg::Due(run.id()));
-        }
-    }
-
-    /// A run's time has come, unless it is gone or was given another one meanwhile.
-    pub(super) fn due(&mut self, run: RunId) {
-        if let Some(held) = self.held.remove(run) {
-            self.enqueue(held);
         }
     }
 
@@ -156,14 +164,17 @@ impl Tree {
         let mut latches: HashMap<&str, Option<Latched>> = HashMap::new();
         let mut waits: Vec<Wait> = Vec::new();
         for Admitted { run, .. } in self.held.iter().filter(|held| !self.gates.keep(&held.run)) {
+            let batch = run.spec().and_then(|spec| spec.batch);
             let name = run.model().map(|name| &**name).unwrap_or_default();
             let latched =
                 latches.entry(name).or_insert_with(|| self.latch_of(run).map(|blocked| blocked.latched));
             let (reason, until) = match latched {
+                _ if waits_for_people(run) => {
+                    (ParkReason::Approval, run.open_approvals().filter_map(|asked| asked.expires_at).min())
+                }
                 Some(Latched { reason, until, .. }) => ((*reason).into(), until.map(|until| self.at(until))),
                 None => (ParkReason::RateLimit, run.not_before()),
             };
-            let batch = run.spec().and_then(|spec| spec.batch);
             match waits.iter_mut().find(|wait| (wait.batch, wait.reason) == (batch, reason)) {
                 Some(wait) => {
                     wait.runs += 1;
@@ -200,11 +211,21 @@ impl Tree {
     fn all_blocked(&self) -> Option<Blocked> {
         let mut first = None;
         for held in self.held.iter() {
-            let blocked = self.latch_of(&held.run).filter(|blocked| blocked.latched.until.is_none())?;
+            let blocked = if waits_for_people(&held.run) {
+                let expires = held.run.open_approvals().any(|asked| asked.expires_at.is_some());
+                (!expires).then_some(Blocked::Approval)?
+            } else {
+                Blocked::Account(self.latch_of(&held.run).filter(|shut| shut.latched.until.is_none())?)
+            };
             first.get_or_insert(blocked);
         }
         first
     }
+}
+
+/// Whether a run gave its slot up until people decide. One whose process died before it could has yet to.
+fn waits_for_people(run: &Run) -> bool {
+    run.parked().is_some() && run.waits_for_people()
 }
 
 /// Tells the root whenever the account shuts or opens, by itself too, and everybody of each reason once.

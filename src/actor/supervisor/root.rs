@@ -145,7 +145,7 @@ impl Actor for Root {
             RootMsg::AccountChanged => tree.heed(),
             // There is some, or there is not: it is looked for after each message.
             RootMsg::Room => {}
-            RootMsg::Due(run) => tree.due(run),
+            RootMsg::Due(run) => self.due(&me, tree, run),
             RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => self.interrupt(&me, tree),

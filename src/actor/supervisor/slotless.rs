@@ -12,7 +12,7 @@ use super::{
     live::LiveRun,
     message::{Admitted, Load, Reply, RootMsg, ShardMsg},
     over::{Ended, Unended, Waiters},
-    root::{Root, Tree, later},
+    root::{Root, Tree, later, nobody},
 };
 use crate::domain::{
     event::{ParkReason, RestartCause},
@@ -54,12 +54,22 @@ impl Root {
             // The asker may have hung up.
             return drop(reply.send(Err(AskError::NotLive)));
         }
-        let was_paused = slotless.run.is_paused();
+        let stood = (slotless.run.is_paused(), slotless.run.waits_for_people());
         self.tell_slotless(me, &mut slotless.run, input, reply);
-        if slotless.run.is_paused() != was_paused
+        if (slotless.run.is_paused(), slotless.run.waits_for_people()) != stood
             && let Some(slotless) = tree.take_slotless(run)
         {
             tree.enqueue(slotless);
+        }
+    }
+
+    /// A run's time has come, unless it is gone or was given another one meanwhile.
+    pub(super) fn due(&self, me: &ActorRef<RootMsg>, tree: &mut Tree, run: RunId) {
+        if let Some(mut held) = tree.held.remove(run) {
+            if held.run.parked().is_some() && held.run.waits_for_people() {
+                self.tell_slotless(me, &mut held.run, Input::Expire, nobody());
+            }
+            tree.enqueue(held);
         }
     }
 

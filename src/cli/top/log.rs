@@ -216,9 +216,12 @@ fn whole(event: &Event) -> &str {
         Event::Result(result) => &result.output,
         Event::Submitted(spec) => &spec.task,
         Event::InputQueued(input) => &input.text,
+        Event::ApprovalRequested(request) => request.preview.as_deref().unwrap_or_default(),
         Event::RunStart(_)
         | Event::TurnStart(_)
         | Event::Decision(_)
+        | Event::ApprovalResolved(_)
+        | Event::CommandGroup(_)
         | Event::CallStarted(_)
         | Event::TurnEnd(_)
         | Event::InputClaimed(_)

@@ -235,6 +235,8 @@ pub(super) const fn refused_as(refused: Refused) -> Code {
         Refused::Ending => Code::Ending,
         Refused::OtherTurn { .. } => Code::OtherTurn,
         Refused::UnknownCall => Code::UnknownCall,
+        Refused::NoApproval => Code::UnknownApproval,
+        Refused::Resolved(_) => Code::Resolved,
         Refused::Empty => Code::InvalidInput,
         Refused::Paused
         | Refused::NotPaused

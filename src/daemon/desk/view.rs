@@ -176,6 +176,7 @@ fn words(glance: &Glance, keepers: &Keepers) -> String {
         Stand::Acting(calls) => {
             let call = |call: &CallGlance| match call.stage {
                 CallStage::Asked => format!("{} is judged", call.tool),
+                CallStage::Deciding => format!("{} waits for approval", call.tool),
                 CallStage::Waiting => format!("{} waits for its lock or permit", call.tool),
                 CallStage::Running => format!("{} runs", call.tool),
             };

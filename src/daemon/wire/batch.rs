@@ -79,6 +79,8 @@ pub enum WaitReason {
     Auth,
     /// A larger budget.
     Budget,
+    /// A person who decides about a call.
+    Approval,
 }
 
 /// Runs that wait for the same.
@@ -100,6 +102,7 @@ impl From<ParkReason> for WaitReason {
             ParkReason::Quota => Self::Quota,
             ParkReason::Auth => Self::Auth,
             ParkReason::Budget => Self::Budget,
+            ParkReason::Approval => Self::Approval,
         }
     }
 }
@@ -112,6 +115,7 @@ impl From<WaitReason> for ParkReason {
             WaitReason::Quota => Self::Quota,
             WaitReason::Auth => Self::Auth,
             WaitReason::Budget => Self::Budget,
+            WaitReason::Approval => Self::Approval,
         }
     }
 }

@@ -67,6 +67,8 @@ codes! {
     UnknownRun => ("unknown_run", 404),
     /// The run has no such call.
     UnknownCall => ("unknown_call", 404),
+    /// The run was never asked about: it has no such approval.
+    UnknownApproval => ("unknown_approval", 404),
     /// There is no such batch.
     UnknownBatch => ("unknown_batch", 404),
     /// There is no such model.
@@ -83,6 +85,8 @@ codes! {
     Misfit => ("misfit", 409),
     /// The batch is still at work on other lines.
     Busy => ("busy", 409),
+    /// The approval was resolved before, by another command or in another way.
+    Resolved => ("resolved", 409),
     /// The run has ended.
     Ended => ("ended", 409),
     /// The run has not ended.

@@ -9,7 +9,9 @@ use std::fmt;
 use globset::Candidate;
 use serde::{Deserialize, Serialize};
 
-use super::call::EffectClass;
+use serde_json::json;
+
+use super::{call::EffectClass, event::Grant};
 
 mod rule;
 #[cfg(test)]
@@ -88,6 +90,16 @@ impl Policy {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A policy that allows what a person has approved beforehand, and nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with its pattern.
+    pub fn granting(grant: &Grant) -> Result<Self, String> {
+        let rule = json!({ "tools": [grant.tool], "path": [grant.pattern], "decision": "allow" });
+        serde_json::from_value(json!({ "name": "granted", "rule": [rule] }))
+            .map_err(|error| error.to_string())
     }
 
     /// Says whether a call may run, and which rule says so, in words that fit behind "denied:".

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Narrowed, OpenCall, OpenCalls, Phase, Run, Stage};
+use super::{Approval, Narrowed, OpenCall, OpenCalls, Phase, Run, Stage};
 use crate::domain::{
     call::{EffectClass, ToolResult},
-    event::{CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched, ParkReason, RestartCause},
+    event::{
+        ApprovalRequested, ApprovalResolved, CallStarted, Decision, Event, Fact, ModelRetry, ModelSwitched,
+        ParkReason, Resolution, RestartCause,
+    },
     id::{CallId, Seq},
     message::{Message, Reply},
     outcome::Stop,
@@ -43,6 +46,13 @@ impl Run {
                 self.hear(reply);
             }
             Event::Decision(decision) => self.judge(decision),
+            Event::ApprovalRequested(request) => self.ask_people(request, at),
+            Event::ApprovalResolved(resolved) => self.resolve(resolved),
+            Event::CommandGroup(group) => {
+                if let Some(open) = self.open_call(&group.call) {
+                    open.group = Some(group.clone());
+                }
+            }
             Event::CallStarted(started) => {
                 if self.start(started) {
                     self.activity.begin(at);
@@ -206,10 +216,50 @@ impl Run {
         }
     }
 
-    fn judge(&mut self, decision: &Arc<Decision>) {
-        if let Some(open) = self.open_call(&decision.call) {
-            open.stage = Stage::Judged(decision.clone());
+    fn open_calls(&mut self) -> Option<&mut OpenCalls> {
+        match &mut self.phase {
+            Phase::Acting(calls) => Some(calls),
+            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => None,
         }
+    }
+
+    fn judge(&mut self, decision: &Arc<Decision>) {
+        if let Some(calls) = self.open_calls() {
+            calls.set(&decision.call, Stage::Judged(decision.clone()));
+        }
+    }
+
+    fn ask_people(&mut self, request: &Arc<ApprovalRequested>, at: Timestamp) {
+        self.approvals.push(Approval { request: request.clone(), at, resolved: None });
+        let Some(calls) = self.open_calls() else { return };
+        let Some(open) = calls.get_mut(&request.call) else { return };
+        open.asked = Some(request.clone());
+        open.times_asked += 1;
+        if let Some(decision) = open.stage.decision() {
+            // It may touch something else than when it was judged.
+            let (access, rule) = (request.access.clone(), request.rule.clone());
+            let decision = Arc::new(Decision { access, rule, ..(**decision).clone() });
+            calls.set(&request.call, Stage::Deciding(decision));
+        }
+    }
+
+    fn resolve(&mut self, resolved: &Arc<ApprovalResolved>) {
+        let place = usize::try_from(resolved.approval).unwrap_or(usize::MAX).wrapping_sub(1);
+        if let Some(approval) = self.approvals.get_mut(place) {
+            approval.resolved = Some(resolved.clone());
+        }
+        let Some(calls) = self.open_calls() else { return };
+        let Some(Stage::Deciding(decision)) = calls.get(&resolved.call).map(|open| &open.stage) else {
+            return;
+        };
+        let decision = decision.clone();
+        let stage = match resolved.resolution {
+            Resolution::Approved => Stage::Judged(decision),
+            Resolution::Rejected | Resolution::Expired => Stage::Rejected(decision, resolved.clone()),
+            // What comes of the call is in the same append.
+            Resolution::Superseded | Resolution::Withdrawn => return,
+        };
+        calls.set(&resolved.call, stage);
     }
 
     fn start(&mut self, started: &CallStarted) -> bool {
@@ -219,7 +269,11 @@ impl Run {
                 open.stage = Stage::Started(decision.clone(), started.change.clone());
                 true
             }
-            Stage::Asked | Stage::Started(..) | Stage::Answered(_) => false,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Started(..)
+            | Stage::Answered(_) => false,
         }
     }
 
@@ -229,7 +283,11 @@ impl Run {
         let Some(was) = calls.answer(result) else { return false };
         let effect = match &was {
             Stage::Started(decision, _) | Stage::InDoubt(decision, _) => Some(decision.effect),
-            Stage::Asked | Stage::Judged(_) | Stage::Answered(_) => None,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::Answered(_) => None,
         };
         if let Some(open) = calls.get(&result.call) {
             self.repeats.take(&open.call, effect, result);

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use crate::domain::{
     call::{Access, Arguments, EffectClass, Failure, ToolResult},
-    event::{FileChange, InputKind, ParkReason, RestartCause},
+    event::{CommandGroup, FileChange, Grant, InputKind, ParkReason, Resolution, RestartCause},
     id::CallId,
     message::{Kept, RequestRecord},
     outcome::{Breakage, FaultClass, Limit, Outcome, Stop},
     policy::Verdict,
     task::TaskSpec,
+    time::Timestamp,
     usage::{Limits, Usage},
 };
 
@@ -90,6 +91,32 @@ pub enum Input {
     },
     /// A change in doubt turned out not to have been made: its call runs as it was judged.
     NotMade(CallId),
+    /// A call runs these processes.
+    Grouped(CommandGroup),
+    /// A call would do something else than what a person approved of, or policy has.
+    AskAgain {
+        /// The call.
+        call: CallId,
+        /// What it touches now.
+        access: Vec<Access>,
+        /// The rule that wants a person to decide.
+        rule: String,
+        /// What it would do now.
+        ask: Ask,
+    },
+    /// A person decides about a call.
+    Resolve {
+        /// The approval.
+        approval: u32,
+        /// What they say.
+        answer: Answer,
+        /// What they call it: said again by the same name, it is the same answer.
+        command: Arc<str>,
+        /// Who they are.
+        by: Option<Arc<str>>,
+    },
+    /// See whether the time for some approval is up.
+    Expire,
     /// A call ended.
     CallEnded(ToolResult),
     /// A person says something.
@@ -207,6 +234,8 @@ pub enum Judgement {
         effect: EffectClass,
         /// What it touches.
         access: Vec<Access>,
+        /// What a person is asked, if one is to decide and somebody is there to be asked.
+        ask: Option<Ask>,
     },
     /// It is no call that could be judged.
     Refused {
@@ -215,6 +244,26 @@ pub enum Judgement {
         /// In words for the model.
         why: String,
     },
+}
+
+/// What a person is asked about a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// For a change of one file: the content that it starts from and the one that it leads to.
+    pub change: Option<FileChange>,
+    /// What they are shown.
+    pub preview: Option<Arc<str>>,
+    /// When nobody needs to answer any more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a person says of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It may run, and further ones like these.
+    Approve(Option<Grant>),
+    /// It may not, for this reason.
+    Reject(Option<Arc<str>>),
 }
 
 /// Why an input was turned away. The run is unchanged.
@@ -247,6 +296,12 @@ pub enum Refused {
     /// Not expected where the run stands.
     #[error("not expected now")]
     OutOfTurn,
+    /// No approval of that number was ever asked for.
+    #[error("there is no such approval")]
+    NoApproval,
+    /// The approval was resolved, in another way or by another command.
+    #[error("the approval is {} already", .0.as_str())]
+    Resolved(Resolution),
     /// A steer for another turn.
     #[error("the run is at turn {actual} now")]
     OtherTurn {

@@ -12,7 +12,10 @@ use std::{
 use super::{
     call::ToolCall,
     context::{self, Projection},
-    event::{Decision, FileChange, ParkReason, QueuedInput},
+    event::{
+        ApprovalRequested, ApprovalResolved, CommandGroup, Decision, FileChange, Grant, ParkReason,
+        QueuedInput,
+    },
     id::{CallId, RunId, Seq},
     message::Message,
     outcome::Outcome,
@@ -31,7 +34,7 @@ mod repeats;
 mod tests;
 
 use activity::Activity;
-pub use input::{Input, Judgement, Proposal, ProposedCall, Refused};
+pub use input::{Answer, Ask, Input, Judgement, Proposal, ProposedCall, Refused};
 pub use open::{OpenCall, OpenCalls, Stage};
 use repeats::Repeats;
 
@@ -50,6 +53,8 @@ pub struct Run {
     /// Text bytes in `history`: what its size in tokens is estimated from.
     history_bytes: usize,
     call_ids: BTreeSet<CallId>,
+    /// What people were asked, in order: the first is number 1.
+    approvals: Vec<Approval>,
     inputs: VecDeque<QueuedInput>,
     inputs_seen: u32,
     input_keys: BTreeSet<Arc<str>>,
@@ -112,6 +117,17 @@ pub enum Phase {
     Ended(Outcome),
 }
 
+/// What people were asked about a call, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    /// What they were asked.
+    pub request: Arc<ApprovalRequested>,
+    /// When.
+    pub at: Timestamp,
+    /// What became of it, once something has.
+    pub resolved: Option<Arc<ApprovalResolved>>,
+}
+
 /// Work for the shell. It carries its identity, so a late or doubled report is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -130,6 +146,8 @@ pub enum Effect {
         call: ToolCall,
         /// What was decided, with what the call touches.
         decision: Arc<Decision>,
+        /// What a person has approved of: it is this, or it is asked about again.
+        approved: Option<Arc<ApprovalRequested>>,
         /// The call may have been made already: first see whether this change is there.
         doubt: Option<FileChange>,
     },
@@ -174,6 +192,7 @@ impl Run {
             history: Vec::new(),
             history_bytes: 0,
             call_ids: BTreeSet::new(),
+            approvals: Vec::new(),
             inputs: VecDeque::new(),
             inputs_seen: 0,
             input_keys: BTreeSet::new(),
@@ -352,8 +371,56 @@ impl Run {
     pub fn in_doubt(&self) -> impl Iterator<Item = (&CallId, &FileChange)> {
         self.calls().iter().filter_map(|open| match &open.stage {
             Stage::InDoubt(_, change) => Some((&open.call.id, change)),
-            Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::Answered(_) => None,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::Started(..)
+            | Stage::Answered(_) => None,
         })
+    }
+
+    /// What people were asked about its calls, in order; the first is number 1.
+    pub fn approvals(&self) -> &[Approval] {
+        &self.approvals
+    }
+
+    /// One of them by its number.
+    pub fn approval(&self, number: u32) -> Option<&Approval> {
+        self.approvals.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    /// What people are to decide.
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Arc<ApprovalRequested>> {
+        self.calls().iter().filter_map(|open| match &open.stage {
+            Stage::Deciding(_) => open.asked.as_ref(),
+            Stage::Asked
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::Started(..)
+            | Stage::InDoubt(..)
+            | Stage::Answered(_) => None,
+        })
+    }
+
+    /// What is approved beforehand.
+    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.approvals.iter().filter_map(|approval| approval.resolved.as_ref()?.grant.as_ref())
+    }
+
+    /// Whether all that is left to do in it waits for people to decide.
+    pub fn waits_for_people(&self) -> bool {
+        matches!(&self.phase, Phase::Acting(calls) if calls.waits_for_people())
+    }
+
+    /// Whether people are to decide about a call of it.
+    pub fn asks_people(&self) -> bool {
+        matches!(&self.phase, Phase::Acting(calls) if calls.asks_people())
+    }
+
+    /// The processes that its open calls run, or ran when somebody was last at work on it.
+    pub fn command_groups(&self) -> impl Iterator<Item = &CommandGroup> {
+        self.calls().iter().filter(|open| !open.is_answered()).filter_map(|open| open.group.as_ref())
     }
 
     /// Calls of the running turn that wait for a lock, a permit or an actor.
@@ -379,7 +446,7 @@ impl Run {
     /// Returns the work still owed. A run that has ended or is parked owes nothing.
     pub fn owed(&self) -> Vec<Effect> {
         match &self.phase {
-            Phase::Thinking { .. } if self.parked.is_some() => Vec::new(),
+            Phase::Thinking { .. } | Phase::Acting(_) if self.parked.is_some() => Vec::new(),
             Phase::New | Phase::Queued | Phase::Between | Phase::Ended(_) => Vec::new(),
             Phase::Thinking { attempt, not_before, .. } => {
                 vec![Effect::AskModel { turn: self.turn, attempt: *attempt, not_before: *not_before }]

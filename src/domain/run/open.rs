@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use super::Effect;
 use crate::domain::{
     call::{Failure, ToolCall, ToolResult},
-    event::{Decision, FileChange},
+    event::{ApprovalRequested, ApprovalResolved, CommandGroup, Decision, FileChange},
     id::CallId,
 };
 
@@ -18,6 +18,12 @@ pub struct OpenCall {
     pub call: ToolCall,
     /// How far it is.
     pub stage: Stage,
+    /// What a person was last asked about it, and is what was approved once it is judged.
+    pub asked: Option<Arc<ApprovalRequested>>,
+    /// How often that was.
+    pub(super) times_asked: u32,
+    /// The processes that it runs.
+    pub group: Option<CommandGroup>,
 }
 
 /// How far a call is.
@@ -25,6 +31,10 @@ pub struct OpenCall {
 pub enum Stage {
     /// Asked for.
     Asked,
+    /// A person is to decide.
+    Deciding(Arc<Decision>),
+    /// Nobody approved of it; it has yet to be told so.
+    Rejected(Arc<Decision>, Arc<ApprovalResolved>),
     /// Judged; if allowed, it waits for its locks and its permit.
     Judged(Arc<Decision>),
     /// It may have taken effect.
@@ -35,14 +45,33 @@ pub enum Stage {
     Answered(Arc<ToolResult>),
 }
 
+impl Stage {
+    /// What was decided, while the call has no result.
+    pub(super) const fn decision(&self) -> Option<&Arc<Decision>> {
+        match self {
+            Self::Deciding(decision)
+            | Self::Rejected(decision, _)
+            | Self::Judged(decision)
+            | Self::Started(decision, _)
+            | Self::InDoubt(decision, _) => Some(decision),
+            Self::Asked | Self::Answered(_) => None,
+        }
+    }
+}
+
 impl OpenCall {
+    fn new(call: &ToolCall) -> Self {
+        Self { call: call.clone(), stage: Stage::Asked, asked: None, times_asked: 0, group: None }
+    }
+
     pub(super) fn owed(&self) -> Option<Effect> {
         let (decision, doubt) = match &self.stage {
             Stage::Judged(decision) | Stage::Started(decision, _) => (decision, None),
             Stage::InDoubt(decision, change) => (decision, Some(change.clone())),
-            Stage::Asked | Stage::Answered(_) => return None,
+            Stage::Asked | Stage::Deciding(_) | Stage::Rejected(..) | Stage::Answered(_) => return None,
         };
-        Some(Effect::RunCall { call: self.call.clone(), decision: decision.clone(), doubt })
+        let (call, decision, approved) = (self.call.clone(), decision.clone(), self.asked.clone());
+        Some(Effect::RunCall { call, decision, approved, doubt })
     }
 
     pub(super) const fn is_answered(&self) -> bool {
@@ -60,6 +89,8 @@ impl OpenCall {
 pub struct OpenCalls {
     calls: Vec<OpenCall>,
     places: BTreeMap<CallId, usize>,
+    /// Calls that people are to decide about.
+    deciding: usize,
     /// The results so far.
     pub(super) batch: Batch,
 }
@@ -92,15 +123,31 @@ impl Batch {
 
 impl OpenCalls {
     pub(super) fn of(calls: &[ToolCall]) -> Self {
-        let calls: Vec<_> =
-            calls.iter().map(|call| OpenCall { call: call.clone(), stage: Stage::Asked }).collect();
+        let calls: Vec<_> = calls.iter().map(OpenCall::new).collect();
         let places = calls.iter().enumerate().map(|(place, open)| (open.call.id.clone(), place)).collect();
-        Self { calls, places, batch: Batch::default() }
+        Self { calls, places, deciding: 0, batch: Batch::default() }
     }
 
     /// A call by its id.
     pub fn get(&self, id: &CallId) -> Option<&OpenCall> {
         self.calls.get(*self.places.get(id)?)
+    }
+
+    pub(super) fn set(&mut self, id: &CallId, stage: Stage) {
+        let Some(open) = self.places.get(id).and_then(|place| self.calls.get_mut(*place)) else { return };
+        let was = std::mem::replace(&mut open.stage, stage);
+        let decides = |stage: &Stage| usize::from(matches!(stage, Stage::Deciding(_)));
+        self.deciding = self.deciding + decides(&open.stage) - decides(&was);
+    }
+
+    /// Whether all that is left to do waits for people to decide.
+    pub const fn waits_for_people(&self) -> bool {
+        self.deciding > 0 && self.deciding == self.unanswered()
+    }
+
+    /// Whether anything waits for people to decide.
+    pub const fn asks_people(&self) -> bool {
+        self.deciding > 0
     }
 
     pub(super) fn get_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {
@@ -115,6 +162,7 @@ impl OpenCalls {
     pub(super) fn answer(&mut self, result: &Arc<ToolResult>) -> Option<Stage> {
         let open = self.get_mut(&result.call).filter(|open| !open.is_answered())?;
         let was = std::mem::replace(&mut open.stage, Stage::Answered(result.clone()));
+        self.deciding -= usize::from(matches!(was, Stage::Deciding(_)));
         self.batch.count(result);
         Some(was)
     }
@@ -128,7 +176,12 @@ impl OpenCalls {
     pub(super) fn into_results(self) -> impl Iterator<Item = Arc<ToolResult>> {
         self.calls.into_iter().filter_map(|open| match open.stage {
             Stage::Answered(result) => Some(result),
-            Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::InDoubt(..) => None,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::Started(..)
+            | Stage::InDoubt(..) => None,
         })
     }
 }

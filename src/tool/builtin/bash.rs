@@ -13,7 +13,7 @@ use crate::{
         id::RunId,
     },
     tool::{
-        CallContext, Output, Started, Tool,
+        CallContext, Output, Preview, Started, Tool,
         launcher::{LaunchError, Launcher, Program},
         process::SpawnError,
         workspace::Workspace,
@@ -103,6 +103,10 @@ impl Tool for Bash {
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String> {
         self.arguments(arguments)?;
         Ok(vec![Access { scope: Scope::Tree, path: Arc::clone(workspace.key()), mode: Mode::Exclusive }])
+    }
+
+    fn preview(&self, _: &Workspace, arguments: &Value) -> Result<Preview, String> {
+        Ok(Preview { change: None, text: Some(self.arguments(arguments)?.command.into()) })
     }
 
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {

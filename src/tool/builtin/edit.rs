@@ -137,4 +137,8 @@ impl OnPath for Edit {
     ) -> Result<Prepared, Refused> {
         Ok(Prepared::change(mutate::edit(&target, &arguments.edits)?))
     }
+
+    fn plan(&self, arguments: Arguments, target: &Resolved) -> Result<Option<mutate::Change>, Refused> {
+        Ok(Some(mutate::edit(target, &arguments.edits)?))
+    }
 }

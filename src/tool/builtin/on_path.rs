@@ -18,10 +18,11 @@ use crate::{
         event::FileChange,
     },
     tool::{
-        CallContext, Output, Started, Tool,
+        CallContext, Output, Preview, Started, Tool,
         output::{Limits, head},
         workspace::{
-            Intent, PathError, Resolved, Told, Workspace, mutate, mutate::MutateError, replace::ReplaceError,
+            Intent, PathError, Resolved, Told, Workspace, mutate, mutate::MutateError, replace,
+            replace::ReplaceError,
         },
     },
 };
@@ -48,6 +49,11 @@ pub(super) trait OnPath: Send + Sync + 'static {
         target: Resolved,
         cancel: &CancellationToken,
     ) -> Result<Prepared, Refused>;
+
+    /// The change of a file that the call would make, if it makes one, with the lines that change. May block.
+    fn plan(&self, _: Self::Arguments, _: &Resolved) -> Result<Option<mutate::Change>, Refused> {
+        Ok(None)
+    }
 }
 
 /// A call that is about to take effect.
@@ -78,12 +84,9 @@ impl Prepared {
 
     /// Changes a file.
     pub(super) fn change(change: mutate::Change) -> Self {
-        let mutate::Change { prepared, summary } = change;
-        let announced = FileChange {
-            path: Arc::clone(prepared.target().key()),
-            before: prepared.hash_before.clone(),
-            after: prepared.hash_after.clone(),
-        };
+        let mutate::Change { prepared, mut summary, diff } = change;
+        summary.push_str(diff.as_deref().unwrap_or_default());
+        let announced = announced(&prepared);
         let commit = move || prepared.commit().map_or_else(|error| failed(&error), |()| Output::ok(summary));
         Self { change: Some(announced), work: Box::new(commit) }
     }
@@ -107,6 +110,14 @@ impl From<MutateError> for Refused {
                 Self::Because(Told(&error).to_string())
             }
         }
+    }
+}
+
+fn announced(prepared: &replace::Prepared) -> FileChange {
+    FileChange {
+        path: Arc::clone(prepared.target().key()),
+        before: prepared.hash_before.clone(),
+        after: prepared.hash_after.clone(),
     }
 }
 
@@ -212,6 +223,24 @@ impl<T: OnPath> Tool for PathTool<T> {
         match self.resolve(workspace, self.tool.path(&arguments)) {
             Ok((_, access)) => Ok(access),
             Err(error) => Err(Told(&error).to_string()),
+        }
+    }
+
+    fn preview(&self, workspace: &Workspace, arguments: &Value) -> Result<Preview, String> {
+        let arguments: T::Arguments = parse(&self.spec, arguments)?;
+        let (target, _) =
+            self.resolve(workspace, self.tool.path(&arguments)).map_err(|error| Told(&error).to_string())?;
+        let shown = target.shown().to_owned();
+        match self.tool.plan(arguments, &target) {
+            Ok(None) => Ok(Preview::default()),
+            Ok(Some(change)) => {
+                let diff = change.diff.unwrap_or_default();
+                let from = if change.prepared.hash_before.is_some() { &shown } else { "/dev/null" };
+                let text = format!("--- {from}\n+++ {shown}\n{diff}");
+                Ok(Preview { change: Some(announced(&change.prepared)), text: Some(text.into()) })
+            }
+            Err(Refused::Moved) => Err(format!("what {shown} names keeps changing; nothing was done")),
+            Err(Refused::Because(why)) => Err(why),
         }
     }
 

@@ -62,4 +62,10 @@ impl OnPath for Write {
     ) -> Result<Prepared, Refused> {
         Ok(Prepared::change(mutate::write(&target, &arguments.content)?))
     }
+
+    fn plan(&self, arguments: Arguments, target: &Resolved) -> Result<Option<mutate::Change>, Refused> {
+        let change = mutate::write(target, &arguments.content)?;
+        let diff = mutate::write_diff(target, &arguments.content)?;
+        Ok(Some(mutate::Change { diff: Some(diff), ..change }))
+    }
 }

@@ -25,6 +25,8 @@ pub struct Change {
     pub prepared: Prepared,
     /// What the model is told once it is made.
     pub summary: String,
+    /// The lines that change, where they are known; the model is told them too.
+    pub diff: Option<String>,
 }
 
 /// Prepares the edits of the file at `target`.
@@ -44,13 +46,9 @@ pub fn edit(target: &Resolved, edits: &[Edit]) -> Result<Change, MutateError> {
         1 => "1 replacement".to_owned(),
         count => format!("{count} replacements"),
     };
-    let summary = format!(
-        "Edited {}: {replacements}, the first on line {}.\n{}",
-        path(),
-        edited.first_changed_line,
-        edited.diff.text
-    );
-    Ok(Change { prepared: original.replace_with(edited.bytes), summary })
+    let summary =
+        format!("Edited {}: {replacements}, the first on line {}.\n", path(), edited.first_changed_line);
+    Ok(Change { prepared: original.replace_with(edited.bytes), summary, diff: Some(edited.diff.text) })
 }
 
 /// Prepares `content` as the whole content of the file at `target`, which need not exist.
@@ -65,5 +63,17 @@ pub fn write(target: &Resolved, content: &str) -> Result<Change, MutateError> {
     };
     let bytes = text_edit::keep_bom(old, content);
     let summary = format!("{verb} {}: {} bytes.", target.shown(), bytes.len());
-    Ok(Change { prepared: original.replace_with(bytes), summary })
+    Ok(Change { prepared: original.replace_with(bytes), summary, diff: None })
+}
+
+/// The lines that `content` as the whole content of the file at `target` would change.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_diff(target: &Resolved, content: &str) -> Result<String, MutateError> {
+    let original = Original::read(target)?;
+    let old = original.bytes().unwrap_or_default();
+    let new = text_edit::keep_bom(old, content);
+    let lines = memchr::memchr_iter(b'\n', old).count() + memchr::memchr_iter(b'\n', &new).count();
+    Ok(text_edit::diff(old, &new, lines).text)
 }

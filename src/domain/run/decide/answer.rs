@@ -17,6 +17,7 @@ use crate::domain::{
     id::CallId,
     message::Reply,
     outcome::{Block, FaultClass, Limit, Outcome, Stop},
+    policy::Verdict,
     retry,
     run::{Judgement, Phase, Proposal, ProposedCall, Refused, repeats::Failing},
     task::OnTruncated,
@@ -226,13 +227,18 @@ impl Draft<'_> {
             }
             match judgement {
                 Judgement::Refused { failure, why } => self.refuse(&call.id, failure, &why),
-                Judgement::Judged { verdict, rule, effect, access } => {
+                Judgement::Judged { verdict, rule, effect, access, ask } => {
                     let denial = verdict.denial(&rule);
+                    let ask = ask.map(|ask| (rule.clone(), access.clone(), ask));
                     let decision = Decision { call: call.id.clone(), verdict, rule, effect, access };
                     self.push(Event::Decision(Arc::new(decision)));
-                    match denial {
-                        None => open = true,
-                        Some(why) => self.refuse(&call.id, Failure::Denied, &why),
+                    match (denial, ask) {
+                        (None, _) => open = true,
+                        (Some(_), Some((rule, access, ask))) if verdict == Verdict::Ask => {
+                            self.ask_people(&call.id, rule, access, ask);
+                            open = true;
+                        }
+                        (Some(why), _) => self.refuse(&call.id, Failure::Denied, &why),
                     }
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Draft, ending::UNKNOWN};
 use crate::domain::{
     call::{Failure, ToolResult},
-    event::{CallStarted, Event, FileChange},
+    event::{CallStarted, CommandGroup, Event, FileChange},
     id::CallId,
     run::{OpenCall, OpenCalls, Phase, Refused, Stage},
 };
@@ -23,7 +23,25 @@ impl<'a> Draft<'a> {
                 self.push(Event::CallStarted(CallStarted { call, change }));
                 Ok(())
             }
-            Some(Stage::Asked | Stage::Started(..) | Stage::Answered(_)) | None => Err(Refused::UnknownCall),
+            Some(
+                Stage::Asked
+                | Stage::Deciding(_)
+                | Stage::Rejected(..)
+                | Stage::Started(..)
+                | Stage::Answered(_),
+            )
+            | None => Err(Refused::UnknownCall),
+        }
+    }
+
+    /// The call's processes are known.
+    pub(super) fn grouped(&mut self, group: CommandGroup) -> Result<(), Refused> {
+        match self.open_calls()?.get(&group.call) {
+            Some(open) if open.is_started() => {
+                self.push(Event::CommandGroup(group));
+                Ok(())
+            }
+            Some(_) | None => Err(Refused::UnknownCall),
         }
     }
 
@@ -35,9 +53,15 @@ impl<'a> Draft<'a> {
                 self.push(Event::Decision(decision.clone()));
                 Ok(())
             }
-            Some(Stage::Asked | Stage::Judged(_) | Stage::Started(..) | Stage::Answered(_)) | None => {
-                Err(Refused::UnknownCall)
-            }
+            Some(
+                Stage::Asked
+                | Stage::Deciding(_)
+                | Stage::Rejected(..)
+                | Stage::Judged(_)
+                | Stage::Started(..)
+                | Stage::Answered(_),
+            )
+            | None => Err(Refused::UnknownCall),
         }
     }
 
@@ -55,7 +79,8 @@ impl<'a> Draft<'a> {
         let calls = self.open_calls()?;
         let open = calls.get(call);
         match open.map(|open| &open.stage) {
-            Some(Stage::Asked | Stage::Judged(_)) => {
+            Some(Stage::Asked | Stage::Deciding(_) | Stage::Rejected(..) | Stage::Judged(_)) => {
+                open.into_iter().for_each(|open| self.withdraw(open));
                 self.answer(calls, |draft| draft.refuse(call, Failure::AbortedBeforeStart, CANCELLED));
                 Ok(())
             }
@@ -69,14 +94,14 @@ impl<'a> Draft<'a> {
     }
 
     /// One of the open calls is answered, maybe the last.
-    fn answer(&mut self, calls: &OpenCalls, answer: impl FnOnce(&mut Self)) {
+    pub(super) fn answer(&mut self, calls: &OpenCalls, answer: impl FnOnce(&mut Self)) {
         answer(self);
-        if calls.unanswered() == 1 {
+        if self.batch.answered == calls.len() {
             self.batch_answered();
         }
     }
 
-    fn open_calls(&self) -> Result<&'a OpenCalls, Refused> {
+    pub(super) fn open_calls(&self) -> Result<&'a OpenCalls, Refused> {
         match &self.run.phase {
             Phase::Acting(calls) => Ok(calls),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => {

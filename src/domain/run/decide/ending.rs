@@ -41,7 +41,8 @@ impl Draft<'_> {
     fn abort_unstarted(&mut self, calls: &[OpenCall]) {
         for open in calls {
             match &open.stage {
-                Stage::Asked | Stage::Judged(_) => {
+                Stage::Asked | Stage::Deciding(_) | Stage::Rejected(..) | Stage::Judged(_) => {
+                    self.withdraw(open);
                     self.refuse(&open.call.id, Failure::AbortedBeforeStart, ABORTED);
                 }
                 Stage::InDoubt(..) => self.refuse(&open.call.id, Failure::OutcomeUnknown, UNKNOWN),

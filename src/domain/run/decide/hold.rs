@@ -37,6 +37,10 @@ impl Draft<'_> {
                 self.push(Event::Parked(Parked { reason }));
                 Ok(())
             }
+            Phase::Acting(ref calls) if self.run.parked.is_none() && calls.waits_for_people() => {
+                self.push(Event::Parked(Parked { reason }));
+                Ok(())
+            }
             Phase::New
             | Phase::Queued
             | Phase::Between
@@ -54,6 +58,10 @@ impl Draft<'_> {
             return Err(Refused::Paused);
         }
         self.push(Event::Unparked(Unparked {}));
+        if let Phase::Acting(_) = self.run.phase {
+            self.tell_rejected();
+            return Ok(());
+        }
         // The request has yet to go out, so it takes along what was said meanwhile; one input a request, as ever.
         let has_one = matches!(self.run.history.last(), Some(Message::User(_)));
         if let Some(input) = self.oldest(InputKind::Steer).filter(|_| !has_one) {

@@ -15,6 +15,7 @@ use crate::domain::{
 };
 
 mod answer;
+mod approval;
 mod calls;
 mod ending;
 mod hold;
@@ -31,6 +32,8 @@ struct Draft<'a> {
     /// Usage and counts as they will be.
     usage: Usage,
     answered: u32,
+    /// Approvals asked for, as they will be.
+    approvals: u32,
     /// The results of this turn, as they will be.
     batch: Batch,
     text: Option<Arc<str>>,
@@ -58,7 +61,7 @@ impl Run {
         draft.active = draft.active.saturating_sub(waited);
         let submits = matches!(input, Input::Submit(_));
         match self.phase {
-            Phase::Ended(_) => return Err(Refused::Ended),
+            Phase::Ended(_) => return Err(self.refusal_at_the_end(&input)),
             Phase::New if !submits => return Err(Refused::OutOfTurn),
             Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => {}
         }
@@ -103,6 +106,12 @@ impl Run {
             }
             Input::Granted { call, change } => draft.granted(call, change)?,
             Input::NotMade(call) => draft.not_made(&call)?,
+            Input::Grouped(group) => draft.grouped(group)?,
+            Input::AskAgain { call, access, rule, ask } => draft.ask_again(&call, access, rule, ask)?,
+            Input::Resolve { approval, answer, command, by } => {
+                draft.resolve(approval, answer, command, by)?;
+            }
+            Input::Expire => draft.expire()?,
             Input::CallEnded(result) => draft.call_ended(result)?,
             Input::Say { when, text, expected_turn, key } => draft.say(when, text, expected_turn, key)?,
             Input::CancelCall(call) => draft.cancel_call(&call)?,
@@ -125,6 +134,15 @@ impl Run {
         }
         Ok(draft.facts)
     }
+
+    fn refusal_at_the_end(&self, input: &Input) -> Refused {
+        let before = if let Input::Resolve { approval, answer, command, .. } = input {
+            self.resolved_before(*approval, answer, command)
+        } else {
+            None
+        };
+        before.unwrap_or(Refused::Ended)
+    }
 }
 
 impl<'a> Draft<'a> {
@@ -136,6 +154,7 @@ impl<'a> Draft<'a> {
             facts: Vec::with_capacity(4),
             usage: run.usage,
             answered: run.answered,
+            approvals: u32::try_from(run.approvals.len()).unwrap_or(u32::MAX),
             batch: match &run.phase {
                 Phase::Acting(calls) => calls.batch.clone(),
                 Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => {

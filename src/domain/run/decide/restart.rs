@@ -4,6 +4,7 @@
 
 use super::{
     Draft,
+    approval::denial,
     ending::{ABORTED, UNKNOWN},
 };
 use crate::domain::{
@@ -66,10 +67,15 @@ impl Draft<'_> {
                     let why = "not executed: interrupted before it was judged";
                     self.refuse(&call.call.id, Failure::AbortedBeforeStart, why);
                 }
-                Stage::Judged(_) if ending => {
+                Stage::Deciding(_) | Stage::Rejected(..) | Stage::Judged(_) if ending => {
+                    self.withdraw(call);
                     self.refuse(&call.call.id, Failure::AbortedBeforeStart, ABORTED);
                 }
-                Stage::Judged(_) => open = true,
+                Stage::Rejected(_, resolved) => {
+                    let why = denial(resolved).unwrap_or_default();
+                    self.refuse(&call.call.id, Failure::Denied, &why);
+                }
+                Stage::Deciding(_) | Stage::Judged(_) => open = true,
                 Stage::Started(decision, change) => {
                     let can_tell = match decision.effect {
                         EffectClass::Read => true,

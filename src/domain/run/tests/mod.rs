@@ -206,7 +206,8 @@ fn judged(id: &str, tool: &str, verdict: Verdict) -> ProposedCall {
         "edit" => EffectClass::Write,
         _ => EffectClass::Outside,
     };
-    let judgement = Judgement::Judged { verdict, rule: "a rule".to_owned(), effect, access: Vec::new() };
+    let judgement =
+        Judgement::Judged { verdict, rule: "a rule".to_owned(), effect, access: Vec::new(), ask: None };
     ProposedCall {
         id: Some(id).filter(|id| !id.is_empty()).map(Arc::from),
         name: tool.into(),

@@ -224,7 +224,11 @@ impl World {
         let Phase::Acting(calls) = self.play.run.phase() else { return BTreeSet::new() };
         let unrepeatable = |open: &&OpenCall| match &open.stage {
             Stage::Started(decision, _) | Stage::InDoubt(decision, _) => decision.effect != EffectClass::Read,
-            Stage::Asked | Stage::Judged(_) | Stage::Answered(_) => false,
+            Stage::Asked
+            | Stage::Deciding(_)
+            | Stage::Rejected(..)
+            | Stage::Judged(_)
+            | Stage::Answered(_) => false,
         };
         calls.iter().filter(unrepeatable).map(|open| open.call.id.clone()).collect()
     }
