@@ -133,6 +133,7 @@ fn proposal(asks: bool) -> Proposal {
         rule: "rule 3 of policy edit-workspace says allow".to_owned(),
         effect: EffectClass::Read,
         access: Vec::new(),
+        ask: None,
     };
     let call = ProposedCall { id: None, name: "read".into(), arguments: Arguments::empty(), judgement };
     Proposal {

@@ -37,7 +37,7 @@ fn asks_for(edit: &Value, path: &str) -> Input {
         id: Some("c".into()),
         name: "edit".into(),
         arguments: Arguments::parse(&edit.to_string()).unwrap(),
-        judgement: Judgement::Judged { verdict, rule, effect, access },
+        judgement: Judgement::Judged { verdict, rule, effect, access, ask: None },
     };
     let proposal = Proposal { calls: vec![call], ..Proposal::new(Stop::ToolCalls) };
     Input::Replied { turn: 1, attempt: 1, proposal: Box::new(proposal) }
