@@ -33,7 +33,7 @@ fn used_up() -> Value {
 }
 
 /// The account that keeps everything that is left to do from going on, once one does.
-async fn shut(stage: &Stage) -> Shut {
+async fn blocked(stage: &Stage) -> Shut {
     match stage.supervisor.blocked().await.unwrap() {
         Blocked::Account(shut) => shut,
         Blocked::Approval => panic!("people are asked"),
@@ -86,7 +86,7 @@ async fn runs_whose_account_is_used_up_wait_until_a_person_opens_it() {
     let run = first.run;
     stage.until(run, "parked", 1).await;
     let second = stage.run(&json!([{ "text": "done" }]));
-    let blocked = shut(&stage).await;
+    let blocked = blocked(&stage).await;
     assert_eq!((&*blocked.account, blocked.latched.reason), ("account", LatchReason::Quota));
     assert!(blocked.latched.said.contains("no more"), "{blocked:?}");
     sleep(Duration::from_secs(100_000)).await;
@@ -105,7 +105,7 @@ async fn an_account_that_is_used_up_opens_at_a_time_far_off_that_its_server_name
     let run = stage.run(&used_up(1));
     stage.until(run.run, "parked", 1).await;
     sleep(Duration::from_secs(100_000)).await;
-    assert_eq!(shut(&stage).await.latched.reason, LatchReason::Quota);
+    assert_eq!(blocked(&stage).await.latched.reason, LatchReason::Quota);
     assert_eq!(retries(&stage, run.run).await, ["quota"]);
     assert!(stage.governor().account().open());
     assert_eq!(stage.outcome(run).await, "done");
@@ -133,7 +133,7 @@ async fn a_key_that_is_refused_twice_has_everybody_wait_for_another_one() {
     assert_eq!(retries(&stage, run).await, ["auth"]);
     let second = stage.run(&json!([fault, fault, { "text": "done" }]));
     stage.until(second.run, "parked", 1).await;
-    assert_eq!(shut(&stage).await.latched.reason, LatchReason::Auth);
+    assert_eq!(blocked(&stage).await.latched.reason, LatchReason::Auth);
     assert!(stage.governor().account().open());
     assert_eq!(stage.outcome(second).await, "done");
 }
@@ -325,7 +325,7 @@ async fn runs_at_their_last_model_wait_for_its_account_without_a_slot() {
         stage.until(run.run, "model_switched", 1).await;
     }
     shut(&b, LatchReason::Quota, None);
-    assert_eq!(&*shut(&stage).await.account, "b");
+    assert_eq!(&*blocked(&stage).await.account, "b");
     let load = stage.supervisor.load().await;
     assert_eq!((load.live, load.held), (0, 6));
     assert!(b.governor.account().open());
