@@ -12,10 +12,7 @@ use std::{
 use super::{
     call::ToolCall,
     context::{self, Projection},
-    event::{
-        ApprovalRequested, ApprovalResolved, CommandGroup, Decision, FileChange, Grant, ParkReason,
-        QueuedInput,
-    },
+    event::{CommandGroup, FileChange, ParkReason, QueuedInput},
     id::{CallId, RunId, Seq},
     message::Message,
     outcome::Outcome,
@@ -25,7 +22,9 @@ use super::{
 };
 
 mod activity;
+mod approvals;
 mod decide;
+mod effect;
 mod evolve;
 mod input;
 mod open;
@@ -34,6 +33,8 @@ mod repeats;
 mod tests;
 
 use activity::Activity;
+pub use approvals::Approval;
+pub use effect::{Effect, EffectId};
 pub use input::{Answer, Ask, Input, Judgement, Proposal, ProposedCall, Refused};
 pub use open::{OpenCall, OpenCalls, Stage};
 use repeats::Repeats;
@@ -115,61 +116,6 @@ pub enum Phase {
     Acting(OpenCalls),
     /// Nothing will change any more.
     Ended(Outcome),
-}
-
-/// What people were asked about a call, and what became of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Approval {
-    /// What they were asked.
-    pub request: Arc<ApprovalRequested>,
-    /// When.
-    pub at: Timestamp,
-    /// What became of it, once something has.
-    pub resolved: Option<Arc<ApprovalResolved>>,
-}
-
-/// Work for the shell. It carries its identity, so a late or doubled report is recognised.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Send the turn's request.
-    AskModel {
-        /// The turn.
-        turn: u32,
-        /// Which request of the turn.
-        attempt: u32,
-        /// Not before this.
-        not_before: Timestamp,
-    },
-    /// Queue the call for its locks, then run it.
-    RunCall {
-        /// What was asked.
-        call: ToolCall,
-        /// What was decided, with what the call touches.
-        decision: Arc<Decision>,
-        /// What a person has approved of: it is this, or it is asked about again.
-        approved: Option<Arc<ApprovalRequested>>,
-        /// The call may have been made already: first see whether this change is there.
-        doubt: Option<FileChange>,
-    },
-}
-
-/// What an effect is known by while it is under way.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EffectId {
-    /// A model request.
-    Request(u32, u32),
-    /// A call.
-    Call(CallId),
-}
-
-impl Effect {
-    /// What the effect is known by.
-    pub fn id(&self) -> EffectId {
-        match self {
-            Self::AskModel { turn, attempt, .. } => EffectId::Request(*turn, *attempt),
-            Self::RunCall { call, .. } => EffectId::Call(call.id.clone()),
-        }
-    }
 }
 
 /// A limit on what the model is shown, found out by asking.
@@ -378,44 +324,6 @@ impl Run {
             | Stage::Started(..)
             | Stage::Answered(_) => None,
         })
-    }
-
-    /// What people were asked about its calls, in order; the first is number 1.
-    pub fn approvals(&self) -> &[Approval] {
-        &self.approvals
-    }
-
-    /// One of them by its number.
-    pub fn approval(&self, number: u32) -> Option<&Approval> {
-        self.approvals.get(usize::try_from(number).ok()?.checked_sub(1)?)
-    }
-
-    /// What people are to decide.
-    pub fn open_approvals(&self) -> impl Iterator<Item = &Arc<ApprovalRequested>> {
-        self.calls().iter().filter_map(|open| match &open.stage {
-            Stage::Deciding(_) => open.asked.as_ref(),
-            Stage::Asked
-            | Stage::Rejected(..)
-            | Stage::Judged(_)
-            | Stage::Started(..)
-            | Stage::InDoubt(..)
-            | Stage::Answered(_) => None,
-        })
-    }
-
-    /// What is approved beforehand.
-    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.approvals.iter().filter_map(|approval| approval.resolved.as_ref()?.grant.as_ref())
-    }
-
-    /// Whether all that is left to do in it waits for people to decide.
-    pub fn waits_for_people(&self) -> bool {
-        matches!(&self.phase, Phase::Acting(calls) if calls.waits_for_people())
-    }
-
-    /// Whether people are to decide about a call of it.
-    pub fn asks_people(&self) -> bool {
-        matches!(&self.phase, Phase::Acting(calls) if calls.asks_people())
     }
 
     /// The processes that its open calls run, or ran when somebody was last at work on it.

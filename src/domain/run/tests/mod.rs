@@ -13,6 +13,7 @@ use crate::domain::{
 };
 
 mod answers;
+mod approvals;
 mod calls;
 mod ending;
 mod failures;
