@@ -4,6 +4,7 @@
 
 mod accounts;
 mod answers;
+mod approvals;
 mod arrival;
 mod bad_calls;
 mod budget;
