@@ -123,6 +123,8 @@ pub(crate) fn script(delay_ms: u64) -> Script {
 /// A task in `workspace`.
 pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Arc<TaskSpec> {
     Arc::new(TaskSpec {
+        parent: None,
+        before: Vec::new(),
         task: format!("Add numbers, task {number}.").into(),
         task_id: None,
         batch: None,

@@ -36,6 +36,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         &[
             ("steer", super::say::STEER),
             ("follow-up", super::say::FOLLOW_UP),
+            ("continue", super::continue_command::ABOUT),
             ("cancel", super::bulk::CANCEL),
             ("pause", super::bulk::PAUSE),
             ("resume", super::bulk::RESUME),

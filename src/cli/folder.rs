@@ -78,6 +78,7 @@ pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -
         run: shown(&record, &state),
         task: spec.task.to_string(),
         workspace: spec.workspace.to_string(),
+        parent: spec.parent.map(|parent| parent.to_string()),
         max_turns: spec.limits.turns(),
         events: state.seq().get(),
         text: record.end.as_ref().map(|end| end.text.to_string()),

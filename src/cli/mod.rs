@@ -27,6 +27,7 @@ pub mod bulk;
 mod commands;
 pub mod completions;
 pub mod config_command;
+pub mod continue_command;
 pub mod demo;
 pub mod events;
 pub mod exit;
@@ -107,6 +108,9 @@ enum Command {
     Batch(Box<batch::BatchArgs>),
     #[command(about = short(submit::ABOUT), long_about = submit::ABOUT, after_long_help = submit::AFTER)]
     Submit(Box<submit::SubmitArgs>),
+    #[command(about = short(continue_command::ABOUT), long_about = continue_command::ABOUT)]
+    #[command(after_long_help = continue_command::AFTER)]
+    Continue(continue_command::ContinueArgs),
     #[command(about = short(serve::ABOUT), long_about = serve::ABOUT, after_long_help = serve::AFTER)]
     Serve(serve::ServeArgs),
     #[command(about = short(ls::ABOUT), long_about = ls::ABOUT, after_long_help = ls::AFTER)]
@@ -250,6 +254,7 @@ impl Cli {
             Command::Show(args) => block_on(show::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
             Command::Submit(args) => block_on(submit::main(*args, context)),
+            Command::Continue(args) => block_on(continue_command::main(args, context)),
             Command::Logs(args) => block_on(logs::main(args, context)),
             Command::Wait(args) => block_on(wait::main(args, context)),
             Command::Steer(args) => block_on(say::main(args, say::When::Steer, context)),
@@ -285,6 +290,7 @@ impl Cli {
             Command::Serve(args) => args.flags(),
             // A task that goes to the daemon has the daemon's defaults: its flags go with it.
             Command::Submit(_)
+            | Command::Continue(_)
             | Command::Ls(_)
             | Command::Show(_)
             | Command::Events(_)

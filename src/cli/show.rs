@@ -74,6 +74,7 @@ fn summary(detail: &RunDetail) -> String {
     rows.extend(run.batch.clone().map(|batch| ("batch", batch)));
     let after = run.predecessor.as_ref().map_or_else(String::new, |run| format!(", after {run}"));
     rows.push(("attempt", format!("{}{after}", run.attempt)));
+    rows.extend(detail.parent.clone().map(|run| ("goes on", format!("from {run}"))));
     rows.push(("model", run.model.clone()));
     rows.push(("workspace", detail.workspace.clone()));
     if !run.labels.is_empty() {

@@ -19,7 +19,7 @@ use crate::{
     app::input,
     daemon::{
         client::{Client, Route},
-        wire::RunDetail,
+        wire::{RunDetail, Submitted},
     },
     domain::{outcome::Outcome, task::TaskSpec},
 };
@@ -78,14 +78,25 @@ pub(crate) async fn main(args: SubmitArgs, context: Context) -> anyhow::Result<E
     let route = Route::to(["v1", "runs"]);
     let submitted =
         asking::submit(&client, &route, "application/json", Some(&key), || body.clone().into()).await?;
+    stay(&client, &submitted, args.wait, args.follow, args.json).await
+}
+
+/// Says what was submitted, and stays with its run to the end if that is wanted.
+pub(super) async fn stay(
+    client: &Client,
+    submitted: &Submitted,
+    wait: bool,
+    follow: bool,
+    json: bool,
+) -> anyhow::Result<Exit> {
     // Whoever has read the id may leave at once.
-    let stays = args.wait || args.follow;
+    let stays = wait || follow;
     let leave = stays.then(|| signal(SignalKind::interrupt())).transpose()?;
     let mut out = Output::stdout();
-    let _open = if args.json { out.json(&submitted)? } else { out.line(&submitted.id)? };
+    let _open = if json { out.json(submitted)? } else { out.line(&submitted.id)? };
     let _open = out.flush()?;
     let Some(mut leave) = leave else { return Ok(Exit::Done) };
-    let attached = attached(&client, &submitted.id, args.follow, args.json);
+    let attached = attached(client, &submitted.id, follow, json);
     tokio::select! {
         exit = attached => exit,
         _ = leave.recv() => {

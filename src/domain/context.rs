@@ -1,6 +1,7 @@
 //! What the model is shown of a run: the task's rules, its facts, and as much of the conversation as fits.
 //!
-//! The task's own words and the newest block are always shown. A block (an answer with calls and all its results, or
+//! The task's own words and the newest block are always shown; of a run that goes on from another one these are its own,
+//! and the other's for as long as anything of that is shown. A block (an answer with calls and all its results, or
 //! what one side said) is shown whole or not at all, in its order, and what is left out is all older than what is shown.
 //! Shares every payload, and reads no text while everything fits. Does not know the model's window or its tokenizer.
 
@@ -36,9 +37,11 @@ pub fn project(
     let (head, tail, bytes) = if fits(system_bytes + history_bytes) {
         (history, history.len(), system_bytes + history_bytes)
     } else {
-        let head = history.get(..1).unwrap_or_default();
-        let (tail, bytes) = newest(history, head.len(), system_bytes + bytes_of(head), fits);
-        (head, tail, bytes)
+        beside_the_task(spec, |task| {
+            let head = history.get(task..=task).unwrap_or_default();
+            let (tail, bytes) = newest(history, task + head.len(), system_bytes + bytes_of(head), fits);
+            (tail, (head, tail, bytes))
+        })
     };
     let shown = history.get(tail..).unwrap_or_default();
     let included = head.len() + shown.len();
@@ -54,16 +57,29 @@ pub fn project(
 /// shows: of older calls first the outputs are left out, the oldest first, then whole blocks. Rules, facts, the task and the
 /// newest block are shown all the same.
 pub fn narrow(spec: &TaskSpec, history: &[Message], most: usize) -> Projection {
+    beside_the_task(spec, |task| narrow_beside(spec, history, task, most))
+}
+
+/// Chooses with the first words of all beside what is shown, or with the task's own, once nothing before those is.
+fn beside_the_task<T>(spec: &TaskSpec, choose: impl Fn(usize) -> (usize, T)) -> T {
+    let task = spec.before.len();
+    let (from, chosen) = choose(0);
+    if from > task && task > 0 { choose(task).1 } else { chosen }
+}
+
+/// The same with the words at `task`; says from where on the history is shown.
+fn narrow_beside(spec: &TaskSpec, history: &[Message], task: usize, most: usize) -> (usize, Projection) {
     let mut messages = system(spec);
-    let head = history.get(..1).unwrap_or_default();
+    let head = history.get(task..=task).unwrap_or_default();
     messages.extend_from_slice(head);
-    let newest = block_start(history, head.len(), history.len());
+    let first = task + head.len();
+    let newest = block_start(history, first, history.len());
     let mut bytes = bytes_of(&messages) + bytes_of(history.get(newest..).unwrap_or_default());
 
     // Without their outputs, as many blocks as there is room for.
     let mut from = newest;
-    while from > head.len() {
-        let start = block_start(history, head.len(), from);
+    while from > first {
+        let start = block_start(history, first, from);
         let pruned: usize = history
             .get(start..from)
             .unwrap_or_default()
@@ -78,7 +94,7 @@ pub fn narrow(spec: &TaskSpec, history: &[Message], most: usize) -> Projection {
     // With what is left of it, the newest get their outputs back.
     let mut whole = newest;
     while whole > from {
-        let start = block_start(history, head.len(), whole);
+        let start = block_start(history, first, whole);
         let block = history.get(start..whole).unwrap_or_default();
         let outputs: usize =
             block.iter().map(|message| message.bytes() - without_output(message).bytes()).sum();
@@ -91,7 +107,7 @@ pub fn narrow(spec: &TaskSpec, history: &[Message], most: usize) -> Projection {
     messages.extend(history.get(from..whole).unwrap_or_default().iter().map(without_output));
     messages.extend_from_slice(history.get(whole..).unwrap_or_default());
     let included = head.len() + history.len() - from;
-    Projection { messages, included, omitted: history.len() - included, bytes }
+    (from, Projection { messages, included, omitted: history.len() - included, bytes })
 }
 
 /// What stands for an output that is left out.

@@ -16,7 +16,8 @@ mod validate;
 pub use validate::{Invalid, validate};
 
 /// One entry of a conversation. Payloads are shared, so a conversation is cheap to hand on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// Rules for the model.
     System(Arc<str>),

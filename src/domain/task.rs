@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     id::{BatchId, RunId},
     json::RawJson,
+    message::Message,
     script::Script,
     usage::Limits,
 };
@@ -28,6 +29,12 @@ pub struct TaskSpec {
     /// The run that was the attempt before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecessor: Option<RunId>,
+    /// The run that this one goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// All that was said in it: what is said here comes after that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Message>,
     /// Rules for the model, beside herder's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,

@@ -66,6 +66,8 @@ impl<'a> Completer<'a> {
             batch: None,
             attempt: 1,
             predecessor: None,
+            parent: None,
+            before: Vec::new(),
             system: line.system.or_else(|| defaults.system.as_deref().map(Arc::from)),
             facts: over(&defaults.facts, line.facts),
             limits: line.limits.or(defaults.limits),

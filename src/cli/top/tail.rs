@@ -84,6 +84,7 @@ mod tests {
                 let detail = RunDetail {
                     run,
                     task: String::new(),
+                    parent: None,
                     workspace: String::new(),
                     max_turns: 9,
                     events: 900,

@@ -48,6 +48,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .routes(routes!(runs::resume))
         .routes(routes!(runs::steer))
         .routes(routes!(runs::follow_up))
+        .routes(routes!(runs::go_on))
         .routes(routes!(runs::requeue))
         .routes(routes!(runs::cancel_call))
         .routes(routes!(events::of_run))

@@ -15,7 +15,8 @@ use crate::{
     daemon::{
         desk::{Desk, RunQuery},
         wire::{
-            ApiError, Changed, KEY_HEADER, Requeued, RunDetail, RunList, RunPatch, Say, Submitted, TaskBody,
+            ApiError, Changed, Continue, KEY_HEADER, Requeued, RunDetail, RunList, RunPatch, Say, Submitted,
+            TaskBody,
         },
     },
     domain::event::InputKind,
@@ -138,6 +139,21 @@ pub(super) async fn follow_up(
 ) -> Result<Json<Changed>, ApiError> {
     let key = header(&headers, KEY_HEADER)?;
     Ok(Json(desk.say(&run, InputKind::FollowUp, say, key, &caller.operator()?).await?))
+}
+
+/// Goes on from a run that has ended: a new run, with all that was said in it. Answered once it is on disk.
+#[utoipa::path(post, path = "/v1/runs/{run}/continue", tag = "runs", operation_id = "continue_run", params(("run" = String, Path), ("idempotency-key" = Option<String>, Header, description = "The same key again submits nothing again", min_length = 1, max_length = 256)), request_body = Continue,
+    responses((status = 201, body = Submitted), (status = 200, description = "It was there already", body = Submitted)))]
+pub(super) async fn go_on(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Name(run): Name<String>,
+    headers: HeaderMap,
+    Body(next): Body<Continue>,
+) -> Result<Response, ApiError> {
+    let key = header(&headers, KEY_HEADER)?;
+    let submitted = desk.go_on_from(&run, next, key, &caller.operator()?).await?;
+    Ok(created(submitted.changed, format!("/v1/runs/{}", submitted.id), submitted))
 }
 
 /// Gives the task of a run that has ended another attempt.

@@ -10,14 +10,16 @@ use crate::{
     actor::supervisor::SubmitError,
     app::{
         batches::Which,
+        continued::{self, Continuation, ContinueError},
         input::{self, InputError, Rules},
         models::check_price,
         state::new_run,
     },
-    daemon::wire::{ApiError, Code, Requeued, Submitted},
+    daemon::wire::{ApiError, Code, Continue, Requeued, Submitted},
     domain::{
         id::{RunId, Seq},
         run::Run,
+        script::Script,
         task::{Submission, TaskSpec},
     },
     store::{RunFilter, RunRecord},
@@ -29,14 +31,58 @@ impl Desk {
     /// # Errors
     /// The task has mistakes, its key was used for another, or nothing is taken on now.
     pub async fn submit(&self, text: Bytes, key: Option<&str>, by: &By) -> Result<Submitted, ApiError> {
+        let digest = hex(&Sha256::digest(&text));
+        self.submit_once("submit", key, digest, by, self.read(text)).await
+    }
+
+    /// Takes on what goes on from a run that has ended. Answered once it is on disk.
+    ///
+    /// # Errors
+    /// There is no such run, it has not ended, or its key was used for something else.
+    pub async fn go_on_from(
+        &self,
+        name: &str,
+        next: Continue,
+        key: Option<&str>,
+        by: &By,
+    ) -> Result<Submitted, ApiError> {
+        let record = self.find(name).await?;
+        let said = serde_json::to_vec(&(record.run.to_string(), &next)).map_err(|error| invalid(&error))?;
+        let digest = hex(&Sha256::digest(said));
+        self.submit_once("continue", key, digest, by, self.continuation(record.run, next)).await
+    }
+
+    async fn continuation(&self, run: RunId, next: Continue) -> Result<TaskSpec, ApiError> {
+        let log = self.store().read(run, Seq::START).await?;
+        let before = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        let Continue { text, max_turns, model, script } = next;
+        let script = script.map(serde_json::from_value::<Script>).transpose();
+        let script =
+            script.map_err(|error| ApiError::new(Code::InvalidInput, format!("script: is none: {error}")))?;
+        let model = model.map(Into::into);
+        let spec = continued::task(&before, Continuation { text, max_turns, model, script })?;
+        self.herder.add_model()(&self.config(), &spec.model).map_err(|error| invalid(&error))?;
+        if self.config().limits_costs() || spec.limits.max_cost_usd.is_some() {
+            check_price(&self.herder.supervisor.services().models, &spec.model).map_err(unpriced)?;
+        }
+        Ok(spec)
+    }
+
+    async fn submit_once(
+        &self,
+        verb: &'static str,
+        key: Option<&str>,
+        digest: String,
+        by: &By,
+        read: impl Future<Output = Result<TaskSpec, ApiError>>,
+    ) -> Result<Submitted, ApiError> {
         self.open()?;
         let key = key.map(check_key).transpose()?;
-        let digest = hex(&Sha256::digest(&text));
         if let Some(known) = self.submitted_with(key).await? {
             return self.again(&known, &digest).await;
         }
         // Before the key is held: a folder that does not answer holds up no other.
-        let spec = self.read(text).await?;
+        let spec = read.await?;
         let _alone = match key {
             Some(key) => self.keys.hold(key).await,
             None => None,
@@ -48,7 +94,7 @@ impl Desk {
         let owner = by.user.as_deref().map(Into::into);
         let run = new_run();
         self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, owner, ..spec })).await?;
-        self.audit(by, "submit", run.to_string(), true, None);
+        self.audit(by, verb, run.to_string(), true, None);
         Ok(Submitted { id: run.to_string(), changed: true, tasks: 1 })
     }
 
@@ -195,6 +241,16 @@ impl From<SubmitError> for ApiError {
             SubmitError::Store(error) => error.into(),
             SubmitError::Stopping => Self::new(Code::Unavailable, "the daemon is stopping"),
         }
+    }
+}
+
+impl From<ContinueError> for ApiError {
+    fn from(error: ContinueError) -> Self {
+        let code = match error {
+            ContinueError::NotEnded(_) => Code::NotEnded,
+            ContinueError::Empty | ContinueError::NoTurns => Code::InvalidInput,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

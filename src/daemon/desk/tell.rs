@@ -149,6 +149,7 @@ impl Desk {
             run: self.view(&record, &self.keepers().await),
             task: spec.task.to_string(),
             workspace: spec.workspace.to_string(),
+            parent: spec.parent.map(|parent| parent.to_string()),
             max_turns: spec.limits.turns(),
             events: state.seq().get(),
             text: record.end.as_ref().map(|end| end.text.to_string()),

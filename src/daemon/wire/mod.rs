@@ -24,7 +24,8 @@ pub use event::{EventView, StreamEvent};
 pub use model::{BudgetKind, BudgetView, KeyState, Latch, LatchReason, ModelList, ModelLoad, ModelView};
 pub use request::{RequestEnd, RequestView, requests};
 pub use run::{
-    CallView, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted, Tokens,
+    CallView, Continue, Counts, Requeued, RunDetail, RunList, RunPatch, RunState, RunView, Say, Submitted,
+    Tokens,
 };
 pub(super) use schema::{kinds, labels, outcome_or_detail};
 pub use task::{TaskBody, TaskLimits, TaskParams};

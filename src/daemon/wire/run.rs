@@ -140,6 +140,10 @@ pub struct RunDetail {
     pub task: String,
     /// The folder that its tools work in.
     pub workspace: String,
+    /// The run that it goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "uuid")]
+    pub parent: Option<String>,
     /// Turns that it may take.
     pub max_turns: u32,
     /// Events in its log.
@@ -189,6 +193,26 @@ pub struct Say {
     /// Refuse if the run is in another turn than this.
     #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
     pub expected_turn: Option<u32>,
+}
+
+/// What is said after a run has ended: a new run goes on from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"text": "Now the tests, please.", "max_turns": 10}))]
+#[serde(deny_unknown_fields)]
+pub struct Continue {
+    /// What is said.
+    #[schema(min_length = 1, pattern = r"\S")]
+    pub text: String,
+    /// Turns that the new run may take. Without it: as many as the one before.
+    #[serde(default, deserialize_with = "number::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub max_turns: Option<u32>,
+    /// The model to ask. Without one: the one that was asked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What the scripted model says. Without it: what is left of the run's script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Value>,
 }
 
 /// That a task has another attempt.

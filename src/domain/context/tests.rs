@@ -235,3 +235,23 @@ fn result(call: CallId, bytes: usize) -> Message {
 fn task() -> TaskSpec {
     serde_json::from_str(r#"{"task": "task", "attempt": 1, "model": "m", "workspace": "/w"}"#).unwrap()
 }
+
+#[test]
+fn of_a_run_that_goes_on_its_own_words_are_always_shown_and_the_first_ones_with_what_follows_them() {
+    let older = history(&[Block::Acts(1, 1_000), Block::Says(100)]);
+    let newer = history(&[Block::Acts(1, 1_000), Block::Acts(1, 1_000)]);
+    let all = [&older[..], &[Message::User("go on".into())], &newer[1..]].concat();
+    let spec = TaskSpec { before: older, ..task() };
+    let said = |Projection { messages, included, omitted, bytes }: Projection| {
+        assert_eq!((bytes, included + omitted), (bytes_of(&messages), all.len()));
+        let user =
+            |message: &Message| if let Message::User(text) = message { Some(text.to_string()) } else { None };
+        messages.iter().filter_map(user).collect::<Vec<_>>()
+    };
+    let shown = |budget| said(project(&spec, &all, bytes_of(&all), Some(budget)));
+    assert_eq!(shown(10_000), ["task", "go on"]);
+    assert_eq!(shown(600), ["task", "go on"]);
+    assert_eq!(shown(100), ["go on"]);
+    assert_eq!(said(narrow(&spec, &all, 10_000)), ["task", "go on"]);
+    assert_eq!(said(narrow(&spec, &all, 500)), ["go on"]);
+}

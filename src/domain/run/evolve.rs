@@ -183,6 +183,12 @@ impl Run {
     fn take_on(&mut self, spec: &Arc<TaskSpec>) {
         self.phase = Phase::Queued;
         self.spec = Some(spec.clone());
+        for message in &spec.before {
+            if let Message::Assistant(reply) = message {
+                self.call_ids.extend(reply.calls.iter().map(|call| call.id.clone()));
+            }
+            self.remember(message.clone());
+        }
         self.say(spec.task.clone());
     }
 

@@ -97,7 +97,8 @@ impl Draft<'_> {
 
 impl Run {
     fn last_text(&self) -> Option<Arc<str>> {
-        self.history.iter().rev().find_map(|message| match message {
+        let before = self.spec.as_ref().map_or(0, |spec| spec.before.len());
+        self.history.iter().skip(before).rev().find_map(|message| match message {
             Message::Assistant(reply) => Some(reply.text.clone()).filter(|text| !text.trim().is_empty()),
             Message::System(_) | Message::User(_) | Message::Tool(_) => None,
         })

@@ -106,3 +106,19 @@ fn what_is_said_again_under_the_same_name_is_not_heard_again() {
     play.ends("c");
     assert_eq!(play.attempt(steer("a")), Err(Refused::Unchanged), "also once it was taken up");
 }
+
+#[test]
+fn a_run_that_goes_on_from_another_begins_with_all_that_was_said_and_gives_no_call_an_id_that_was_used() {
+    let mut first = Play::acting(&[("a", "read")]);
+    first.grants("a");
+    first.ends("a");
+    first.says("half done");
+    let before = serde_json::to_value(first.run.history()).unwrap();
+    let mut next = Play::tasked(&serde_json::json!({"task": "go on", "before": before}));
+    assert_eq!(next.transcript().last().unwrap(), "user: go on");
+    assert_eq!(next.run.history().len(), first.run.history().len() + 1);
+    next.asks(&[("a", "read")]);
+    assert_eq!(next.run.waiting_calls().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["a_2"]);
+    next.tell(Input::End(Outcome::Cancelled));
+    assert_eq!(&*next.end().text, "", "what the other one said last is not this one's");
+}
