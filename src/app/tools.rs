@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use super::confinement;
 use crate::{
     config::{self, Config, ConfigError},
     tool::{
@@ -47,6 +48,7 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
         spill_root,
         env_pass: tools.env_pass.clone(),
         limits: process_limits(tools.process),
+        bounds: confinement::bounds(config),
         output: Limits {
             lines: tools.output_lines.get(),
             bytes: tools.output_bytes.get(),
@@ -70,6 +72,7 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
             schema: Arc::new(tool.schema.read()?),
             argv: tool.command.iter().map(Into::into).collect(),
             reach: if tool.read_only { Reach::ReadOnly } else { Reach::Anything },
+            network: tool.network.map(confinement::network),
             timeout: tool.timeout(),
         };
         toolbox.register(Arc::new(CommandTool::new(options, launcher.clone())?)).map_err(|source| {

@@ -12,7 +12,7 @@ use herder::{
     tool::{
         CallContext, Output, Started, Tool,
         builtin::{BuiltinOptions, builtin},
-        launcher::Launcher,
+        launcher::{Bounds, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -52,6 +52,7 @@ impl Scene {
             spill_root: Some(folder.path().join("spill")),
             env_pass: Vec::new(),
             limits: ProcessLimits::default(),
+            bounds: Bounds::default(),
             output: Limits::default(),
             grace: Duration::from_millis(500),
         };
