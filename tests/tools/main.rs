@@ -8,4 +8,5 @@
 
 mod bash;
 mod command;
+mod confine;
 mod harness;

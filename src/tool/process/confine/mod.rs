@@ -8,6 +8,7 @@
 
 mod files;
 mod network;
+mod rights;
 
 use std::{error::Error, io, path::PathBuf};
 
@@ -51,6 +52,7 @@ pub fn support() -> Support {
 pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     if let Some(write) = &confinement.write {
+        rights::give_up()?;
         files::apply(write)?;
     }
     match confinement.network {
