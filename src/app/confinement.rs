@@ -1,8 +1,6 @@
 //! What the kernel keeps commands from, as the configuration wishes and the kernel can, and what a person is told of a
 //! difference.
 
-use std::path::Path;
-
 use crate::{
     config::{self, Config, ConfineFiles},
     domain::policy::{Policy, Verdict},
@@ -30,22 +28,12 @@ pub(super) const fn network(network: config::Network) -> Network {
     }
 }
 
-/// What a person should know before commands run whose log of runs is kept in `state`, in one line; nothing if no
-/// command could.
-pub(super) fn warning(
-    config: &Config,
-    toolbox: &Toolbox,
-    policy: &Policy,
-    state: Option<&Path>,
-) -> Option<String> {
+/// What a person should know before commands run, in one line; nothing if no command could.
+pub(super) fn warning(config: &Config, toolbox: &Toolbox, policy: &Policy) -> Option<String> {
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
-    if !commands.any(|(name, effect)| policy.could_allow(name, effect) != Verdict::Deny) {
-        return None;
-    }
-    let mut told: Vec<_> = gaps(config, confine::support()).into_iter().collect();
-    told.extend(state.and_then(|state| open_state(config, state)));
-    (!told.is_empty()).then(|| told.join("; "))
+    let could_run = commands.any(|(name, effect)| policy.could_allow(name, effect) != Verdict::Deny);
+    could_run.then(|| gaps(config, confine::support())).flatten()
 }
 
 /// What the kernel cannot do of what is wished.
@@ -71,23 +59,6 @@ fn gaps(config: &Config, support: Support) -> Option<String> {
         (Some(files), Some(network)) => Some(format!("{files}; {network}")),
         (files, network) => files.or(network),
     }
-}
-
-/// Landlock can take nothing out of a folder that may be written to.
-fn open_state(config: &Config, state: &Path) -> Option<String> {
-    if config.confine.files == ConfineFiles::Off {
-        return None;
-    }
-    let real = |path: &Path| path.canonicalize().ok();
-    let workspace = config.defaults.workspace.clone().or_else(|| std::env::current_dir().ok());
-    let state = real(state)?;
-    let mut folders = config.write_roots().into_iter().chain(workspace);
-    let holder = folders.find(|folder| real(folder).is_some_and(|folder| state.starts_with(folder)))?;
-    Some(format!(
-        "commands can change the log of runs: {} lies in {}, which they may write to",
-        state.display(),
-        holder.display()
-    ))
 }
 
 #[cfg(test)]
@@ -127,19 +98,5 @@ mod tests {
                  are not run: this kernel has no seccomp filters"
             )
         );
-    }
-
-    #[test]
-    fn a_log_of_runs_that_commands_can_change_is_told() {
-        let place = tempfile::tempdir().expect("a folder");
-        let state = place.path().join("state");
-        std::fs::create_dir(&state).expect("made");
-        let with = |folder: &Path| {
-            open_state(&configured(&format!("[confine]\nwrite_roots = [{:?}]", folder.display())), &state)
-        };
-        assert!(
-            with(place.path()).is_some_and(|told| told.starts_with("commands can change the log of runs: "))
-        );
-        assert_eq!(with(&place.path().join("other")), None);
     }
 }

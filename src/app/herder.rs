@@ -107,7 +107,7 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
-        let confinement_warning = confinement::warning(config, &toolbox, &policy, state.path());
+        let confinement_warning = confinement::warning(config, &toolbox, &policy);
         let setup = Arc::new(ModelSetup::default());
         let services = Arc::new(Services {
             store: state.store.clone(),

@@ -114,14 +114,9 @@ impl State {
         Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
     }
 
-    /// The folder that holds it.
-    pub fn path(&self) -> Option<&Path> {
-        self.folder.as_ref().map(StateFolder::path)
-    }
-
     /// Where outputs go that are too long for the log.
     pub fn spill_root(&self) -> Option<PathBuf> {
-        self.path().map(|folder| folder.join("spill"))
+        self.folder.as_ref().map(|folder| folder.path().join("spill"))
     }
 
     /// Writes what was handed over and closes the log.

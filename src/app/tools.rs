@@ -8,7 +8,7 @@ use crate::{
     tool::{
         builtin::{BuiltinOptions, builtin},
         command::{CommandError, CommandOptions, CommandTool, Reach},
-        launcher::Launcher,
+        launcher::{Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::{self, Scratch},
@@ -45,6 +45,7 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
     let launcher = Arc::new(Launcher {
         runner: ProcessRunner::default(),
         scratch: Scratch::of_process(&std::env::temp_dir()),
+        exposure: Exposure::of(spill_root.as_deref()).into(),
         spill_root,
         env_pass: tools.env_pass.clone(),
         limits: process_limits(tools.process),

@@ -3,7 +3,7 @@
 //! Joins what a call knows with what a process needs: the workspace as folder, an environment by permission, a
 //! temporary folder of the run, limits, how far it reaches, a file for output that is too long to show. Knows no shell and no schema.
 
-use std::{ffi::OsString, io, path::PathBuf, time::Duration};
+use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ use crate::domain::{
 mod bounds;
 mod ending;
 
-pub use bounds::{Bounds, FileBounds, Reach};
+pub use bounds::{Bounds, Exposure, FileBounds, Reach};
 
 /// How programs are run.
 #[derive(Clone, Debug)]
@@ -40,6 +40,7 @@ pub struct Launcher {
     pub env_pass: Vec<String>,
     pub limits: ProcessLimits,
     pub bounds: Bounds,
+    pub exposure: Arc<Exposure>,
     pub output: Limits,
     /// Time between asking a program to end and killing it.
     pub grace: Duration,
@@ -103,7 +104,8 @@ impl Launcher {
         let made = tokio::task::spawn_blocking(move || scratch.for_run(run)).await;
         let tmpdir = made.map_err(io::Error::other).flatten().map_err(LaunchError::Scratch)?;
         let workspace = PathBuf::from(&**context.workspace.key());
-        let confinement = self.bounds.of(&program, &workspace, &tmpdir)?;
+        let confinement = self.bounds.of(&program, &workspace, &[], &tmpdir)?;
+        self.exposure.look_at(&confinement);
         let timeout = program.timeout.min(context.timeout);
         let own = own_variables(context, tmpdir).into_iter().chain(program.env);
         let spec = CommandSpec {

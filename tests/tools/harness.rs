@@ -15,7 +15,7 @@ use herder::{
     tool::{
         CallContext, Output, Started, Tool,
         builtin::{BuiltinOptions, builtin},
-        launcher::{Bounds, Launcher},
+        launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -56,6 +56,7 @@ impl Scene {
             env_pass: Vec::new(),
             limits: ProcessLimits::default(),
             bounds: Bounds::default(),
+            exposure: Exposure::of(None).into(),
             output: Limits::default(),
             grace: Duration::from_millis(500),
         };

@@ -16,7 +16,7 @@ use crate::{
     },
     tool::{
         CallContext, Output, Started, Tool,
-        launcher::{Bounds, Launcher},
+        launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -143,6 +143,7 @@ fn launcher(output: Limits) -> Launcher {
         env_pass: Vec::new(),
         limits: ProcessLimits::default(),
         bounds: Bounds::default(),
+        exposure: Exposure::of(None).into(),
         output,
         grace: Duration::ZERO,
     }
