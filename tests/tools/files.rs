@@ -129,9 +129,9 @@ fn what_a_search_cannot_read_is_a_warning_no_match_an_answer_and_a_bad_pattern_a
         let scene = Scene::new();
         fs::write(scene.path("ws/ok.txt"), "needle\n").unwrap();
         fs::write(scene.path("ws/locked.txt"), "needle\n").unwrap();
-        fs::set_permissions(scene.path("ws/locked.txt"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(scene.path("ws/locked.txt"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::create_dir(scene.path("ws/shut")).unwrap();
-        fs::set_permissions(scene.path("ws/shut"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(scene.path("ws/shut"), fs::Permissions::from_mode(0o000)).unwrap();
         symlink("missing", scene.path("ws/broken")).unwrap();
         let grep = async |pattern: &str| scene.call("grep", json!({"path": ".", "pattern": pattern})).await;
         let warning = "[3 paths could not be searched: broken, locked.txt, shut.]\n";
