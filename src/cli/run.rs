@@ -49,6 +49,7 @@ What happens is shown on stderr; stdout has the last answer, or with --json ever
 pub(super) const AFTER: &str = "EXAMPLES
   herder run \"Fix the failing test in src/parse.rs\" --model openai:gpt-5
   herder run \"List the open questions in notes/\" --policy read-only --quiet
+  herder run \"Find out why the tests fail\" --policy trusted --network deny
   herder run \"Say hello\" --script replies.json             no model, no key, no network
 
 EXIT CODES

@@ -20,7 +20,7 @@ fn within(scene: &Scene, script: &str) -> Option<CommandSpec> {
 async fn a_command_that_cannot_be_kept_within_its_bounds_is_not_run() {
     let scene = Scene::new();
     let Some(mut spec) = within(&scene, "touch made") else { return };
-    spec.confinement.write = Some(vec![scene.path().to_owned(), scene.path().join("missing")]);
+    spec.confinement.write = Some(vec![scene.path().to_owned(), scene.path().join("x".repeat(300))]);
     let refused = scene.try_run(spec).await.unwrap_err();
     assert!(matches!(&refused, SpawnError::Confine(_)), "{refused:?}");
     assert_eq!(refused.to_string(), "the command could not be confined, so it was not run");

@@ -61,7 +61,7 @@ impl Bounds {
             (FileBounds::Workspace, Reach::ReadOnly) => Some(vec![tmpdir.to_owned()]),
             (FileBounds::Workspace, Reach::Anything) => {
                 let own = [workspace, tmpdir].into_iter().map(Path::to_owned);
-                let more = self.write_roots.iter().chain(beside).filter(|root| root.exists()).cloned();
+                let more = self.write_roots.iter().chain(beside).cloned();
                 Some(own.chain(more).collect())
             }
         };

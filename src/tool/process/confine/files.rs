@@ -59,7 +59,8 @@ pub(super) fn strongest() -> Files {
 
 pub(super) fn apply(write: &[PathBuf]) -> io::Result<()> {
     let (_, abi, ruleset) = strongest_ruleset().ok_or(Errno::NOSYS)?;
-    let rules = write.iter().map(|path| rule(path, abi)).collect::<io::Result<Vec<_>>>()?;
+    let rules =
+        write.iter().filter_map(|path| rule(path, abi).transpose()).collect::<io::Result<Vec<_>>>()?;
     let status = restrict(ruleset, abi, rules).map_err(|error| system_error(&error))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
@@ -92,9 +93,15 @@ fn restrict(
         .restrict_self()
 }
 
-fn rule(path: &Path, abi: ABI) -> io::Result<PathBeneath<PathFd>> {
-    let access = if std::fs::metadata(path)?.is_dir() { in_folder(abi) } else { in_file(abi) };
-    Ok(PathBeneath::new(PathFd::new(path).map_err(|error| system_error(&error))?, access))
+/// None for what is not there: nobody may write to it then.
+fn rule(path: &Path, abi: ABI) -> io::Result<Option<PathBeneath<PathFd>>> {
+    let access = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(facts) if facts.is_dir() => in_folder(abi),
+        Ok(_) => in_file(abi),
+    };
+    Ok(Some(PathBeneath::new(PathFd::new(path).map_err(|error| system_error(&error))?, access)))
 }
 
 fn in_file(abi: ABI) -> BitFlags<AccessFs> {

@@ -20,7 +20,7 @@ pub use files::Files;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// The files and folders that it may write to, beside `/dev/null` and the like; if left out, all that its user may.
-    /// Each must exist.
+    /// What does not exist when the command starts is not among them.
     pub write: Option<Vec<PathBuf>>,
     pub network: Network,
 }
