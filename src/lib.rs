@@ -55,7 +55,8 @@
 //! - [`model`]: a stream that ends without [`Delta::Stop`](model::Delta::Stop) gave no answer; every wait ends when it is
 //!   cancelled. In [`model::governor`], no more requests are out than the limit allows, it is cut once in a horizon whose
 //!   end is fixed at the cut, and nothing is sent to an account that is shut.
-//! - [`tool`]: nothing outside the workspace is touched by a path, and nothing of a command outlives it, or herder.
+//! - [`tool`]: nothing outside the workspace is touched by a path, and nothing of a command outlives it, or herder. What
+//!   [`tool::process::confine`] cannot keep a command from as it is told to, it has not run.
 //! - [`actor`]: every run that was submitted has one end, and nothing after it; a lock is kept until the work has
 //!   really ended, and a call that may have had its effect is never run again by itself.
 //! - [`app`]: results are derived from the journal, so the same command goes on wherever an earlier one stopped.

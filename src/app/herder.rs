@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{
+    confinement,
     models::{ModelSetup, ModelsError, check_price, is_priced},
     state::State,
     tools::{self, ToolsError},
@@ -32,6 +33,7 @@ pub struct Herder {
     pub supervisor: Supervisor,
     state: State,
     setup: Arc<ModelSetup>,
+    confinement_warning: Option<String>,
 }
 
 /// See [`Herder::add_model`].
@@ -105,6 +107,7 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
+        let confinement_warning = confinement::warning(config, &toolbox, &policy);
         let setup = Arc::new(ModelSetup::default());
         let services = Arc::new(Services {
             store: state.store.clone(),
@@ -118,7 +121,7 @@ impl Herder {
         });
         tools::remove_left_behind();
         let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;
-        Ok(Self { supervisor, state, setup })
+        Ok(Self { supervisor, state, setup, confinement_warning })
     }
 
     /// The state that it works on.
@@ -169,6 +172,11 @@ impl Herder {
             tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Ask)
         };
         named.into_iter().filter(asks).map(str::to_owned).collect()
+    }
+
+    /// What a person should know of what commands are kept from, in one line.
+    pub fn confinement_warning(&self) -> Option<&str> {
+        self.confinement_warning.as_deref()
     }
 
     /// Waits until what was handed to the log is on disk, and closes it. The supervisor has been drained before.

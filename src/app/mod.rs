@@ -6,6 +6,7 @@ mod accounts;
 pub mod batch;
 pub mod batches;
 pub mod check;
+pub mod confinement;
 pub mod continued;
 pub mod conversation;
 pub mod herder;

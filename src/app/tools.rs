@@ -2,12 +2,13 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use super::confinement;
 use crate::{
     config::{self, Config, ConfigError},
     tool::{
         builtin::{BuiltinOptions, builtin},
         command::{CommandError, CommandOptions, CommandTool, Reach},
-        launcher::Launcher,
+        launcher::{Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::{self, Scratch},
@@ -44,9 +45,11 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
     let launcher = Arc::new(Launcher {
         runner: ProcessRunner::default(),
         scratch: Scratch::of_process(&std::env::temp_dir()),
+        exposure: Exposure::of(spill_root.as_deref()).into(),
         spill_root,
         env_pass: tools.env_pass.clone(),
         limits: process_limits(tools.process),
+        bounds: confinement::bounds(config),
         output: Limits {
             lines: tools.output_lines.get(),
             bytes: tools.output_bytes.get(),
@@ -70,6 +73,7 @@ pub fn toolbox(config: &Config, spill_root: Option<PathBuf>) -> Result<Toolbox, 
             schema: Arc::new(tool.schema.read()?),
             argv: tool.command.iter().map(Into::into).collect(),
             reach: if tool.read_only { Reach::ReadOnly } else { Reach::Anything },
+            network: tool.network.map(confinement::network),
             timeout: tool.timeout(),
         };
         toolbox.register(Arc::new(CommandTool::new(options, launcher.clone())?)).map_err(|source| {

@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{TaskArgs, WorkArgs, retry_failed, usd},
+    args::{ConfineArgs, TaskArgs, WorkArgs, retry_failed, usd},
     progress::ProgressMode,
     signals::Signals,
-    start::{caller, say, say_json, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{caller, say, say_json, serve_metrics, warn_of_confinement, warn_of_silent_tools, with_rules},
 };
 use crate::{
     app::{
@@ -159,6 +159,8 @@ pub struct BatchArgs {
     pub include: Vec<Include>,
 
     #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
     pub work: WorkArgs,
 }
 
@@ -173,6 +175,7 @@ impl BatchArgs {
     pub(super) fn flags(&self) -> Vec<Flag> {
         let mut flags = Vec::new();
         self.task.flags(&mut flags);
+        self.confine.flags(&mut flags);
         self.work.flags(&mut flags);
         flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         flags
@@ -220,6 +223,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let total = chosen.len();
     let batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper).await?;
     warn_of_silent_tools(batch.herder(), &offered, tell);
+    warn_of_confinement(batch.herder(), tell);
     let how_to_go_on = match folder {
         Some(_) => "the same command continues",
         None => "their log is gone, since neither -o nor --state kept it",

@@ -14,13 +14,13 @@ use tokio::sync::broadcast;
 
 use super::{
     Context, Exit, UsageError,
-    args::{TaskArgs, WorkArgs},
+    args::{ConfineArgs, TaskArgs, WorkArgs},
     asking,
     live::Ahead,
     paint,
     render::line,
     signals::Signals,
-    start::{caller, say, serve_metrics, warn_of_silent_tools, with_rules},
+    start::{caller, say, serve_metrics, warn_of_confinement, warn_of_silent_tools, with_rules},
     stdout::Output,
 };
 use crate::{
@@ -49,6 +49,7 @@ What happens is shown on stderr; stdout has the last answer, or with --json ever
 pub(super) const AFTER: &str = "EXAMPLES
   herder run \"Fix the failing test in src/parse.rs\" --model openai:gpt-5
   herder run \"List the open questions in notes/\" --policy read-only --quiet
+  herder run \"Find out why the tests fail\" --policy trusted --network deny
   herder run \"Say hello\" --script replies.json             no model, no key, no network
 
 EXIT CODES
@@ -76,6 +77,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub task: TaskArgs,
     #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
     pub work: WorkArgs,
 }
 
@@ -83,6 +86,7 @@ impl RunArgs {
     pub(super) fn flags(&self) -> Vec<Flag> {
         let mut flags = Vec::new();
         self.task.flags(&mut flags);
+        self.confine.flags(&mut flags);
         self.work.flags(&mut flags);
         flags
     }
@@ -107,6 +111,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let herder = Herder::start_for_one(&context.config, state, &spec.model).await?;
     spent::restore_users(&herder.supervisor, &|_| {}).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
+    warn_of_confinement(&herder, say);
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), say)?;
     let live = herder.supervisor.services().live.subscribe();

@@ -18,7 +18,12 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Context, Exit, UsageError, args::KeepArgs, asking, start::say};
+use super::{
+    Context, Exit, UsageError,
+    args::{ConfineArgs, KeepArgs},
+    asking,
+    start::{say, warn_of_confinement},
+};
 use crate::{
     app::state::StateError,
     config::{Flag, Sources},
@@ -84,12 +89,15 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub group: Option<String>,
     #[command(flatten)]
+    pub confine: ConfineArgs,
+    #[command(flatten)]
     pub keep: KeepArgs,
 }
 
 impl ServeArgs {
     pub(super) fn flags(&self) -> Vec<Flag> {
         let mut flags = Vec::new();
+        self.confine.flags(&mut flags);
         self.keep.flags(&mut flags);
         flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         let text =
@@ -131,6 +139,7 @@ pub(crate) async fn main(
 }
 
 fn tell_ready(desk: &Desk) {
+    warn_of_confinement(desk.herder(), say);
     let place = desk.place();
     let listen = place.listen.map_or_else(String::new, |address| format!(" and {address}"));
     say(&format!("ready at {}{listen}; runs are kept in {}", place.socket.display(), place.state.display()));

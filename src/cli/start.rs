@@ -48,6 +48,11 @@ pub(super) fn serve_metrics(
     Ok(Some(AbortOnDropHandle::new(tokio::spawn(serving))))
 }
 
+/// Says what the kernel cannot keep commands from.
+pub(super) fn warn_of_confinement(herder: &Herder, tell: Tell) {
+    herder.confinement_warning().into_iter().for_each(tell);
+}
+
 /// Says which tools of the work at hand the policy would refuse because nobody is there to ask.
 pub(super) fn warn_of_silent_tools(herder: &Herder, offered: &Option<BTreeSet<Arc<str>>>, tell: Tell) {
     let services = herder.supervisor.services();

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::domain::admission::Slots;
 
 mod catalogue;
+mod confine;
 mod effective;
 mod layer;
 mod model;
@@ -25,6 +26,7 @@ mod sections;
 mod tests;
 
 use catalogue::Catalogue;
+pub use confine::{Confine, ConfineFiles, Network};
 pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
 pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
@@ -45,6 +47,7 @@ pub struct Config {
     pub supervisor: Supervisor,
     pub timeouts: Timeouts,
     pub tools: Tools,
+    pub confine: Confine,
     pub store: Store,
     pub telemetry: Telemetry,
     pub daemon: Daemon,
@@ -269,6 +272,7 @@ impl Config {
             return Err(layers.refuse(&["timeouts", "stall_warn_s"], what));
         }
         model::check(self, layers)?;
+        self.check_write_roots(layers)?;
         if let Some(listen) = self.daemon.listen.filter(|listen| !listen.ip().is_loopback()) {
             let what =
                 format!("{listen} can be reached from other machines; want one of this, as 127.0.0.1:7070");

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{ConfigError, Secret};
+use super::{ConfigError, Network, Secret};
 use crate::domain::{
     admission::Slots,
     budget::{Period, UserBudget},
@@ -276,6 +276,8 @@ pub struct CommandTool {
     /// Whether calls may share the workspace with others that only read.
     #[serde(default)]
     pub read_only: bool,
+    /// As `[confine]` says if left out.
+    pub network: Option<Network>,
     timeout_s: Option<u64>,
     /// Where it is configured, for errors.
     #[serde(skip)]

@@ -8,10 +8,12 @@ use std::{ffi::OsString, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+pub use super::launcher::Reach;
 use super::{
     CallContext, Output, Started, Tool,
     digest::digest,
     launcher::{Launcher, Program},
+    process::confine::Network,
     workspace::Workspace,
 };
 use crate::domain::{
@@ -32,17 +34,10 @@ pub struct CommandOptions {
     /// workspace.
     pub argv: Vec<OsString>,
     pub reach: Reach,
+    /// Whether it may use the network; as the launcher says if left out.
+    pub network: Option<Network>,
     /// How long a call may take; as long as the run allows if left out.
     pub timeout: Option<Duration>,
-}
-
-/// What a command is trusted to keep to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// It changes nothing, anywhere: it runs beside others that read, and again after an interruption.
-    ReadOnly,
-    /// It may do anything: it runs alone in its workspace, and at most once.
-    Anything,
 }
 
 /// Why there is no such tool.
@@ -59,6 +54,7 @@ pub struct CommandTool {
     program: OsString,
     args: Vec<OsString>,
     reach: Reach,
+    network: Option<Network>,
     timeout: Option<Duration>,
     launcher: Arc<Launcher>,
 }
@@ -69,13 +65,13 @@ impl CommandTool {
     /// # Errors
     /// No program is named.
     pub fn new(options: CommandOptions, launcher: Arc<Launcher>) -> Result<Self, CommandError> {
-        let CommandOptions { name, description, schema, argv, reach, timeout } = options;
+        let CommandOptions { name, description, schema, argv, reach, network, timeout } = options;
         let mut argv = argv.into_iter();
         let Some(program) = argv.next().filter(|program| !program.is_empty()) else {
             return Err(CommandError::NoProgram(name));
         };
         let spec = ToolSpec { name, description, schema };
-        Ok(Self { spec, program, args: argv.collect(), reach, timeout, launcher })
+        Ok(Self { spec, program, args: argv.collect(), reach, network, timeout, launcher })
     }
 
     async fn run(&self, context: &CallContext, arguments: &Value) -> Output {
@@ -89,6 +85,8 @@ impl CommandTool {
                 ("HERDER_IDEMPOTENCY_KEY".into(), key.into()),
             ],
             stdin: Some(arguments.into_bytes()),
+            reach: self.reach,
+            network: self.network,
             timeout: self.timeout.unwrap_or(context.timeout),
         };
         self.launcher.run(context, program).await.unwrap_or_else(Output::from)

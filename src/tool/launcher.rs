@@ -1,9 +1,9 @@
 //! Runs a program for a call, and tells the model what came of it.
 //!
 //! Joins what a call knows with what a process needs: the workspace as folder, an environment by permission, a
-//! temporary folder of the run, limits, a file for output that is too long to show. Knows no shell and no schema.
+//! temporary folder of the run, limits, how far it reaches, a file for output that is too long to show. Knows no shell and no schema.
 
-use std::{ffi::OsString, io, path::PathBuf, time::Duration};
+use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -11,7 +11,10 @@ use super::{
     CallContext, Output,
     digest::digest,
     output::Limits,
-    process::{CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, environment},
+    process::{
+        CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, confine::Network,
+        environment,
+    },
     scratch::Scratch,
     workspace::Told,
 };
@@ -20,7 +23,10 @@ use crate::domain::{
     id::{CallId, RunId},
 };
 
+mod bounds;
 mod ending;
+
+pub use bounds::{Bounds, Exposure, FileBounds, Reach};
 
 /// How programs are run.
 #[derive(Clone, Debug)]
@@ -33,6 +39,8 @@ pub struct Launcher {
     /// Names of variables that programs see of herder's own environment, beyond those that all see.
     pub env_pass: Vec<String>,
     pub limits: ProcessLimits,
+    pub bounds: Bounds,
+    pub exposure: Arc<Exposure>,
     pub output: Limits,
     /// Time between asking a program to end and killing it.
     pub grace: Duration,
@@ -45,6 +53,9 @@ pub(super) struct Program {
     /// Beyond what every program of a call sees.
     pub(super) env: Vec<(OsString, OsString)>,
     pub(super) stdin: Option<Vec<u8>>,
+    pub(super) reach: Reach,
+    /// What the launcher says if left out.
+    pub(super) network: Option<Network>,
     /// Never more than the call may take.
     pub(super) timeout: Duration,
 }
@@ -54,6 +65,10 @@ pub(super) struct Program {
 pub(super) enum LaunchError {
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    #[error(
+        "commands are run only when they are confined to their workspace, and this kernel has no Landlock; nothing was run"
+    )]
+    Unconfinable,
     #[error("cannot make the folder for temporary files")]
     Scratch(#[source] io::Error),
 }
@@ -88,15 +103,19 @@ impl Launcher {
         let (scratch, run) = (self.scratch.clone(), context.run);
         let made = tokio::task::spawn_blocking(move || scratch.for_run(run)).await;
         let tmpdir = made.map_err(io::Error::other).flatten().map_err(LaunchError::Scratch)?;
+        let workspace = PathBuf::from(&**context.workspace.key());
+        let confinement = self.bounds.of(&program, &workspace, &[], &tmpdir)?;
+        self.exposure.look_at(&confinement);
         let timeout = program.timeout.min(context.timeout);
         let own = own_variables(context, tmpdir).into_iter().chain(program.env);
         let spec = CommandSpec {
             program: program.program,
             args: program.args,
-            cwd: PathBuf::from(&**context.workspace.key()),
+            cwd: workspace,
             env: environment(std::env::vars_os(), &self.env_pass, own),
             stdin: program.stdin,
             limits: self.limits.clone(),
+            confinement,
             timeout: Some(timeout),
             grace: self.grace,
             output: CaptureLimits {

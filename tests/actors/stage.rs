@@ -34,7 +34,7 @@ use herder::{
     tool::{
         Tool,
         builtin::{BuiltinOptions, builtin},
-        launcher::Launcher,
+        launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -107,6 +107,8 @@ impl Plan {
             spill_root: None,
             env_pass: Vec::new(),
             limits: ProcessLimits::default(),
+            bounds: Bounds::default(),
+            exposure: Exposure::of(None).into(),
             output: Limits::default(),
             grace: Duration::from_millis(500),
         });

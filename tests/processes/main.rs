@@ -6,6 +6,7 @@
     reason = "a test that cannot go on should say so and end"
 )]
 
+mod confined;
 mod endings;
 mod harness;
 mod leftovers;

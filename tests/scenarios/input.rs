@@ -159,7 +159,7 @@ fn a_tool_of_the_configuration_that_is_none_is_told_with_its_line() {
         (
             tool("t", "comand = [\"x\"]\nschema = { type = \"object\" }"),
             "c.toml:3: command_tools.t.comand: unknown field 'comand', expected one of 'description', 'command', \
-             'schema', 'effect', 'read_only', 'timeout_s'",
+             'schema', 'effect', 'read_only', 'network', 'timeout_s'",
         ),
     ] {
         place.write("c.toml", text);

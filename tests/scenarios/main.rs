@@ -11,6 +11,7 @@ mod accounts;
 mod asking;
 mod batch;
 mod budget;
+mod confine;
 mod daemon;
 mod daemon_batch;
 mod daemon_mcp;

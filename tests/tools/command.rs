@@ -20,6 +20,7 @@ fn options(script: &str) -> CommandOptions {
         schema: Arc::new(json!({"type": "object"})),
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         reach: Reach::Anything,
+        network: None,
         timeout: None,
     }
 }

@@ -8,11 +8,14 @@ use std::{
 };
 
 use herder::{
-    domain::id::{CallId, RunId},
+    domain::{
+        call::{Access, Failure},
+        id::{CallId, RunId},
+    },
     tool::{
         CallContext, Output, Started, Tool,
         builtin::{BuiltinOptions, builtin},
-        launcher::Launcher,
+        launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -52,6 +55,8 @@ impl Scene {
             spill_root: Some(folder.path().join("spill")),
             env_pass: Vec::new(),
             limits: ProcessLimits::default(),
+            bounds: Bounds::default(),
+            exposure: Exposure::of(None).into(),
             output: Limits::default(),
             grace: Duration::from_millis(500),
         };
@@ -84,7 +89,30 @@ impl Scene {
 
     pub(crate) async fn run(&self, tool: Arc<dyn Tool>, arguments: Value) -> Output {
         let access = tool.access(&self.workspace, &arguments).unwrap();
-        let context = CallContext {
+        let started = tool.start(self.context(access), arguments).await;
+        let Started::Ready { change: None, work } = started else { panic!("not ready") };
+        tokio::time::timeout(PATIENCE, work).await.expect("hangs")
+    }
+
+    /// Calls a built-in tool, whatever comes of it.
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Output {
+        let tool = self.tool(name);
+        let called = async {
+            let access = match tool.access(&self.workspace, &arguments) {
+                Ok(access) => access,
+                Err(why) => return Output::failed(Failure::Failed, why),
+            };
+            match tool.start(self.context(access), arguments).await {
+                Started::Ready { work, .. } => work.await,
+                Started::Ended(output) => output,
+                Started::Moved(_) => Output::failed(Failure::Failed, "moved"),
+            }
+        };
+        tokio::time::timeout(PATIENCE, called).await.expect("hangs")
+    }
+
+    fn context(&self, access: Vec<Access>) -> CallContext {
+        CallContext {
             run: RUN,
             task_id: self.task_id.clone(),
             call: CallId::new(self.call),
@@ -93,11 +121,7 @@ impl Scene {
             cancel: self.cancel.clone(),
             timeout: self.timeout,
             blocking: TaskTracker::new(),
-        };
-        let Started::Ready { change: None, work } = tool.start(context, arguments).await else {
-            panic!("not ready")
-        };
-        tokio::time::timeout(PATIENCE, work).await.expect("hangs")
+        }
     }
 
     /// Waits for a file in the workspace that ends in a line feed.

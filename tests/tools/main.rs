@@ -1,4 +1,5 @@
-//! `bash` and command tools under the real binary as guard: what a model reads of them, and what they leave.
+//! The tools as they are called: what a model reads of them, and what they leave. `bash` and command tools have the real
+//! binary as their guard.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,4 +9,7 @@
 
 mod bash;
 mod command;
+mod confine;
+mod files;
 mod harness;
+mod races;

@@ -11,8 +11,10 @@ use crate::{
     domain::{batch::RetryFailed, task::ResponseFormat, usage::NanoUsd},
 };
 
+mod confine;
 mod filter;
 
+pub use confine::ConfineArgs;
 pub(super) use filter::since;
 pub use filter::{FilterArgs, Since, StandingArg};
 

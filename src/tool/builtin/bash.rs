@@ -14,8 +14,8 @@ use crate::{
     },
     tool::{
         CallContext, Output, Preview, Started, Tool,
-        launcher::{LaunchError, Launcher, Program},
-        process::SpawnError,
+        launcher::{LaunchError, Launcher, Program, Reach},
+        process::{SpawnError, confine::Network},
         workspace::Workspace,
     },
 };
@@ -23,6 +23,28 @@ use crate::{
 /// The shells to try, in this order.
 const SHELL: &str = "bash";
 const FALLBACK: &str = "sh";
+
+const DESCRIPTION: &str = "Runs a command with bash in the workspace folder, without terminal and input, and gives what it prints (stdout \
+     and stderr in one) and its exit code if that is not 0. Long output loses its middle. Each call is a new shell: \
+     the current folder and variables do not carry over, files in $TMPDIR do. When the command has ended, so is every \
+     process that it leaves in the background.";
+
+/// What a model has to know so as not to take a refusal for a fault.
+fn bounds(launcher: &Launcher) -> String {
+    let mut text = String::new();
+    if launcher.bounds.confine_files() {
+        text.push_str(" Files can be changed only in the workspace and in $TMPDIR (not in /tmp itself)");
+        for root in &launcher.bounds.write_roots {
+            text.push_str(&format!(", {}", root.display()));
+        }
+        text.push_str("; elsewhere permission is denied.");
+    }
+    match launcher.bounds.network {
+        Network::Allow => {}
+        Network::Deny => text.push_str(" There is no network."),
+    }
+    text
+}
 
 pub(super) struct Bash {
     launcher: Arc<Launcher>,
@@ -41,10 +63,7 @@ impl Bash {
     pub(super) fn new(launcher: Arc<Launcher>, timeout: Duration) -> Self {
         let spec = spec(
             "bash",
-            "Runs a command with bash in the workspace folder, without terminal and input, and gives what it prints \
-             (stdout and stderr in one) and its exit code if that is not 0. Long output loses its middle. Each call \
-             is a new shell: the current folder and variables do not carry over, files in $TMPDIR do. When the \
-             command has ended, so is every process that it leaves in the background.",
+            &format!("{DESCRIPTION}{}", bounds(&launcher)),
             json!({
                 "type": "object",
                 "properties": {
@@ -79,6 +98,8 @@ impl Bash {
             args: vec!["-c".into(), command.clone().into()],
             env: Vec::new(),
             stdin: None,
+            reach: Reach::Anything,
+            network: None,
             timeout: timeout_s.map_or(self.timeout, Duration::from_secs),
         };
         let ran = match self.launcher.run(context, with(SHELL)).await {

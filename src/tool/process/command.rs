@@ -1,4 +1,4 @@
-//! The last step before a command: a process that takes on the limits and then becomes the command.
+//! The last step before a command: a process that takes on the limits and bounds and then becomes the command.
 //!
 //! A step of its own, so that the limits bind the command and not its guard, and so that the kernel kills the command
 //! if the guard is killed. Its stderr is a pipe on which it says why it could not become the command; the pipe closes
@@ -19,7 +19,10 @@ use rustix::{
     },
 };
 
-use super::protocol::{Launch, ProcessLimits};
+use super::{
+    confine::{self, Confinement},
+    protocol::{Launch, ProcessLimits, Step},
+};
 
 /// Names the running program even when its file has been replaced meanwhile.
 pub(super) const OWN_EXECUTABLE: &str = "/proc/self/exe";
@@ -33,36 +36,42 @@ const OUT_OF_MEMORY_SCORE: &str = "500";
 /// Tells [`command_main`] what to become.
 pub(super) fn arguments(launch: &Launch) -> io::Result<Vec<OsString>> {
     let guard = std::process::id().to_string();
-    let limits = serde_json::to_string(&launch.limits)?;
-    let fixed = [HIDDEN_WORD.into(), guard.into(), limits.into(), launch.program.clone()];
+    let bounds = serde_json::to_string(&(&launch.limits, &launch.confinement))?;
+    let fixed = [HIDDEN_WORD.into(), guard.into(), bounds.into(), launch.program.clone()];
     Ok(fixed.into_iter().chain(launch.args.iter().cloned()).collect())
 }
 
 /// Becomes the command that the remaining arguments name. Returns only if that failed.
 pub(super) fn command_main(arguments: ArgsOs) -> ExitCode {
     let Ok(outcome) = fcntl_dupfd_cloexec(io::stderr(), 3) else { return ExitCode::FAILURE };
-    let error = become_command(arguments);
+    let (step, error) = become_command(arguments);
+    let failure = serde_json::to_vec(&(step, error.raw_os_error().unwrap_or(0))).unwrap_or_default();
     // The guard is gone if this fails.
-    let _ = io::PipeWriter::from(outcome).write_all(&error.raw_os_error().unwrap_or(0).to_ne_bytes());
+    let _ = io::PipeWriter::from(outcome).write_all(&failure);
     ExitCode::FAILURE
 }
 
-/// Says, for the guard, whether the program runs: the number of the error if not.
-pub(super) fn read_outcome(mut outcome: PipeReader) -> Result<(), i32> {
-    let mut errno = [0; 4];
-    match outcome.read_exact(&mut errno) {
-        Ok(()) => Err(i32::from_ne_bytes(errno)),
-        Err(_) => Ok(()),
-    }
+/// Says, for the guard, whether the program runs: if not, where that failed, and the number of the error.
+pub(super) fn read_outcome(mut outcome: PipeReader) -> Result<(), (Step, i32)> {
+    let mut failure = Vec::new();
+    let _ = outcome.read_to_end(&mut failure);
+    serde_json::from_slice(&failure).map_or(Ok(()), Err)
 }
 
-fn become_command(mut arguments: ArgsOs) -> io::Error {
+fn become_command(mut arguments: ArgsOs) -> (Step, io::Error) {
     let guard = arguments.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    let limits = arguments.next().and_then(|limits| serde_json::from_str(limits.to_str()?).ok());
-    let (Some(guard), Some(limits), Some(program)) = (guard, limits, arguments.next()) else {
-        return rustix::io::Errno::INVAL.into();
+    let bounds = arguments.next().and_then(|bounds| serde_json::from_str(bounds.to_str()?).ok());
+    let (Some(guard), Some(bounds), Some(program)) = (guard, bounds, arguments.next()) else {
+        return (Step::Exec, rustix::io::Errno::INVAL.into());
     };
-    prepare(guard, &limits).map_or_else(|error| error, |()| replace_by(&program, arguments))
+    let (limits, confinement): (ProcessLimits, Confinement) = bounds;
+    if let Err(error) = prepare(guard, &limits) {
+        return (Step::Exec, error);
+    }
+    match confine::apply(&confinement) {
+        Ok(()) => (Step::Exec, replace_by(&program, arguments)),
+        Err(error) => (Step::Confine, error),
+    }
 }
 
 fn prepare(guard: Pid, limits: &ProcessLimits) -> io::Result<()> {

@@ -132,7 +132,7 @@ fn watch_with(sender: &Sender<Event>, work: impl FnOnce(&Sender<Event>) + Send +
 }
 
 enum Event {
-    Exec(Result<(), i32>),
+    Exec(Result<(), (Step, i32)>),
     Reaped(Pid, WaitStatus),
     Childless,
     Terminate,
@@ -187,7 +187,7 @@ struct Watch {
     grace: Duration,
     reports: UnixStream,
     /// Whether the program could be run; not yet known at first.
-    exec: Option<Result<(), i32>>,
+    exec: Option<Result<(), (Step, i32)>>,
     exit: Exit,
 }
 
@@ -234,12 +234,12 @@ impl Watch {
         }
     }
 
-    fn tell_whether_started(&mut self, outcome: Result<(), i32>) {
+    fn tell_whether_started(&mut self, outcome: Result<(), (Step, i32)>) {
         let report = match outcome {
             Ok(()) => {
                 Report::Started { pid: self.command.pid.cast_unsigned(), start_time: self.command.start_time }
             }
-            Err(errno) => Report::Failed { step: Step::Exec, errno },
+            Err((step, errno)) => Report::Failed { step, errno },
         };
         self.exec = Some(outcome);
         // If herder is gone, the order thread says so.

@@ -2,11 +2,13 @@
 //!
 //! Each command runs under a guard: this same program, started again, which outlives the command and not herder.
 //! The command has no terminal, its stdin is `/dev/null` or given bytes, its environment is what the
-//! caller says and no more, its output is one pipe that is read within bounds. Knows no tools: what a time-out or an
+//! caller says and no more, its output is one pipe that is read within bounds, and what it may write to and reach can be
+//! confined. Knows no tools: what a time-out or an
 //! exit code means to a model is not decided here.
 
 mod capture;
 mod command;
+pub mod confine;
 mod descendants;
 mod env;
 mod guard;
@@ -19,6 +21,7 @@ use std::{ffi::OsString, io, path::PathBuf, process::ExitCode, time::Duration};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use self::confine::Confinement;
 pub use self::{
     capture::{CaptureLimits, Captured},
     env::{Environment, environment},
@@ -55,6 +58,7 @@ pub struct CommandSpec {
     /// None means `/dev/null`.
     pub stdin: Option<Vec<u8>>,
     pub limits: ProcessLimits,
+    pub confinement: Confinement,
     pub timeout: Option<Duration>,
     /// Time between asking to end and killing.
     pub grace: Duration,
@@ -62,7 +66,7 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// A command without arguments or environment, unlimited in time, with 5 s of grace.
+    /// A command without arguments or environment, unlimited and unconfined, with 5 s of grace.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -71,6 +75,7 @@ impl CommandSpec {
             env: Vec::new(),
             stdin: None,
             limits: ProcessLimits::default(),
+            confinement: Confinement::default(),
             timeout: None,
             grace: Duration::from_secs(5),
             output: CaptureLimits::default(),
@@ -148,6 +153,9 @@ pub enum SpawnError {
         #[source]
         source: io::Error,
     },
+    /// The system cannot keep it within its bounds.
+    #[error("the command could not be confined, so it was not run")]
+    Confine(#[source] io::Error),
     #[error("the command and its environment are too long")]
     TooLong,
     /// Processes, file descriptors or memory; worth another try later.

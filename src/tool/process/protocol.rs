@@ -8,6 +8,8 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::confine::Confinement;
+
 /// The one order after the launch.
 pub(super) const TERMINATE: &str = "terminate";
 
@@ -18,6 +20,7 @@ pub(super) struct Launch {
     pub args: Vec<OsString>,
     pub cwd: OsString,
     pub limits: ProcessLimits,
+    pub confinement: Confinement,
     pub grace: Duration,
     /// How many bytes for the command's stdin follow; none means `/dev/null`.
     pub stdin_len: Option<u64>,
@@ -52,6 +55,7 @@ pub(super) enum Step {
     Guard,
     Folder,
     Fork,
+    Confine,
     Exec,
 }
 

@@ -89,6 +89,7 @@ impl ProcessRunner {
             args: spec.args,
             cwd: spec.cwd.clone().into_os_string(),
             limits: ProcessLimits { open_files, ..spec.limits },
+            confinement: spec.confinement,
             grace,
             stdin_len: spec.stdin.as_ref().map(|bytes| bytes.len() as u64),
         };
@@ -136,6 +137,7 @@ impl ProcessRunner {
                 Err(match step {
                     Step::Guard | Step::Fork => SpawnError::from_os(error),
                     Step::Folder => SpawnError::Folder { path: spec.cwd, source: error },
+                    Step::Confine => SpawnError::Confine(error),
                     Step::Exec => SpawnError::from_exec(spec.program, error),
                 })
             }

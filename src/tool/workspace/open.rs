@@ -131,3 +131,9 @@ pub(super) fn beneath<P: rustix::path::Arg>(
     let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), confined)
 }
+
+/// Opens a path below `folder` through links that do not lead out of it.
+pub(super) fn following(folder: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), confined)
+}

@@ -10,6 +10,7 @@ use super::{
     Intent, Workspace, WorkspaceError,
     claim::{Claim, Slot},
     replace::hash_file,
+    temp::sweep_beside,
 };
 use crate::domain::event::FileChange;
 
@@ -102,13 +103,19 @@ pub enum ChangeState {
     Unknown,
 }
 
-/// Compares the file with the change. What is not a regular file of the workspace any more is unknown.
+/// Compares the file with the change. What is not a regular file of the workspace any more is unknown. What a killed
+/// process left beside the file is removed.
 pub async fn change_state(workspace: &Arc<Workspace>, change: &FileChange) -> ChangeState {
     let (workspace, path) = (workspace.clone(), change.path.clone());
     let look = move || {
         let target = workspace.resolve(&path, Intent::Write).ok()?;
         // A real path that leads elsewhere goes through a link that was not there.
-        if *target.key() == path { hash_file(&target).ok() } else { None }
+        if *target.key() != path {
+            return None;
+        }
+        // A folder that cannot be read has no bearing on the file.
+        let _ = sweep_beside(&target);
+        hash_file(&target).ok()
     };
     match tokio::task::spawn_blocking(look).await {
         Ok(Some(now)) if now.as_ref() == Some(&change.after) => ChangeState::Made,

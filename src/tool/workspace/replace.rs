@@ -23,7 +23,6 @@ use super::{
     temp::{Temp, sweep_once},
 };
 
-pub use super::temp::sweep_beside;
 use crate::tool::digest::hex;
 
 /// The largest file that is replaced; it is held in memory before and after.

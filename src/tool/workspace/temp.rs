@@ -85,7 +85,7 @@ impl Drop for Temp<'_> {
 ///
 /// # Errors
 /// Says why the folder cannot be read; a folder that doesn't exist holds nothing.
-pub fn sweep_beside(target: &Resolved) -> Result<(), PathError> {
+pub(super) fn sweep_beside(target: &Resolved) -> Result<(), PathError> {
     let Some((parent, _)) = target.parent_and_name() else { return Ok(()) };
     match target.open_folder_at(parent) {
         Ok(folder) => {

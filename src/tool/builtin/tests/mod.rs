@@ -16,7 +16,7 @@ use crate::{
     },
     tool::{
         CallContext, Output, Started, Tool,
-        launcher::Launcher,
+        launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
         scratch::Scratch,
@@ -142,6 +142,8 @@ fn launcher(output: Limits) -> Launcher {
         spill_root: None,
         env_pass: Vec::new(),
         limits: ProcessLimits::default(),
+        bounds: Bounds::default(),
+        exposure: Exposure::of(None).into(),
         output,
         grace: Duration::ZERO,
     }

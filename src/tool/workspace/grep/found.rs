@@ -26,6 +26,8 @@ pub(super) struct Found {
     pub(super) sensitive: usize,
     unreadable: Vec<String>,
     unreadable_count: usize,
+    /// What went away before it was opened.
+    pub(super) moved: usize,
     full: bool,
 }
 
@@ -40,6 +42,7 @@ impl Found {
             sensitive: 0,
             unreadable: Vec::new(),
             unreadable_count: 0,
+            moved: 0,
             full: false,
         }
     }
@@ -93,13 +96,16 @@ impl Found {
             let more = self.unreadable_count - self.unreadable.len();
             let _ = if more > 0 { writeln!(text, " and {more} more.]") } else { writeln!(text, ".]") };
         }
+        if self.moved > 0 {
+            let _ = writeln!(text, "[{} moved or replaced during the search.]", paths(self.moved));
+        }
         if self.binary > 0 {
             let _ = writeln!(text, "[{} skipped as binary.]", paths(self.binary));
         }
         if self.sensitive > 0 {
             let _ = writeln!(text, "[{} not searched, as likely to hold secrets.]", paths(self.sensitive));
         }
-        super::Matches { text, count: self.matches, unreadable: self.unreadable_count }
+        super::Matches { text, count: self.matches, unreadable: self.unreadable_count + self.moved }
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
     io::{self, Read},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -17,19 +18,22 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::{DirEntry, WalkBuilder};
+use rustix::{fs::OFlags, io::Errno};
 
 use super::{
-    PathError, Resolved, RootKind,
-    open::{FileKind, NotOpened, open_regular},
+    PathError, Resolved, Root, RootKind,
+    open::{FileKind, NotOpened, following, open_regular},
     sensitive::{Sensitive, is_sensitive},
     temp::is_temporary,
 };
 use crate::tool::output::Limits;
 
 mod found;
+mod ignored;
 
 use found::Found;
 pub use found::MAX_MATCHES;
+use ignored::Ignored;
 
 /// Lines around a match that may be asked for.
 const MAX_CONTEXT: usize = 20;
@@ -164,17 +168,18 @@ impl Search<'_> {
     fn tree(&mut self, start: &Path) -> Result<bool, GrepError> {
         let target = PathBuf::from(&**self.target.key());
         let within = target.clone();
+        let ignored = Mutex::new(Ignored::new(self.target.root.clone()));
         let walk = WalkBuilder::new(start)
-            .hidden(false)
-            .parents(false)
-            .require_git(false)
-            .git_global(false)
+            .standard_filters(false)
             .follow_links(false)
             .sort_by_file_name(OsStr::cmp)
             .filter_entry(move |entry| {
                 let path = entry.path();
                 let ours = path.starts_with(&within) || within.starts_with(path);
-                ours && entry.file_name() != ".git" && !is_temporary(entry.file_name().as_bytes())
+                ours && entry.file_name() != ".git"
+                    && !is_temporary(entry.file_name().as_bytes())
+                    && !(entry.depth() > 0
+                        && ignored.lock().unwrap_or_else(PoisonError::into_inner).covers(entry))
             })
             .build();
         let mut arrived = false;
@@ -202,8 +207,10 @@ impl Search<'_> {
         let path = entry.path();
         let Some(kind) = entry.file_type() else { return };
         if kind.is_symlink() {
-            // What a link leads to is searched where it lies, if it lies here.
-            if rustix::fs::stat(path).is_err() {
+            // What a link leads to is searched where it lies, if it lies here. Whether there is anything outside is not told.
+            if let Ok(below_root) = path.strip_prefix(&*self.target.root.real)
+                && leads_nowhere(&self.target.root, below_root)
+            {
                 self.found.unreadable(self.shown(path));
             }
             return;
@@ -223,6 +230,12 @@ impl Search<'_> {
         match open_regular(&self.target.root, below_root) {
             Ok(opened) => self.file(&self.shown(path), opened.file),
             Err(NotOpened::Kind(_)) => {}
+            // The name is perhaps that of a file outside, where a folder was swapped for a link.
+            Err(NotOpened::Failed(
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN,
+            )) => {
+                self.found.moved += 1;
+            }
             Err(NotOpened::Failed(_)) => self.found.unreadable(self.shown(path)),
         }
     }
@@ -260,6 +273,11 @@ impl Read for Stoppable<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if (self.stop)() { Err(io::Error::other("stopped")) } else { self.file.read(buffer) }
     }
+}
+
+/// Whether a link that stays below the root leads to nothing.
+fn leads_nowhere(root: &Root, link: &Path) -> bool {
+    matches!(following(&root.folder, link, OFlags::PATH), Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
 fn path_of(error: &ignore::Error) -> Option<&Path> {

@@ -7,7 +7,8 @@ use crate::tool::{
     text_edit::Edit,
     workspace::{
         mutate::{Change, MutateError, edit, write},
-        replace::{ReplaceError, hash_file, sweep_beside},
+        replace::{ReplaceError, hash_file},
+        temp::sweep_beside,
     },
 };
 

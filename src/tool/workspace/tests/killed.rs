@@ -9,9 +9,10 @@ use std::{
 use rustix::fs::{CWD, Mode, OFlags};
 
 use super::*;
+use crate::domain::event::FileChange;
 use crate::tool::workspace::{
     mutate::write,
-    replace::sweep_beside,
+    replace::digest,
     temp::{Temp, is_temporary},
 };
 
@@ -30,8 +31,9 @@ fn half_a_write() {
     }
 }
 
-#[test]
-fn a_write_cut_off_by_a_kill_leaves_the_old_content_and_its_leftover_is_swept() {
+#[tokio::test]
+async fn a_write_cut_off_by_a_kill_leaves_the_old_content_and_who_looks_what_came_of_it_sweeps_its_leftover()
+{
     let place = Place::new();
     place.file("a.txt", "old");
     let child = Command::new(env::current_exe().unwrap())
@@ -51,7 +53,11 @@ fn a_write_cut_off_by_a_kill_leaves_the_old_content_and_its_leftover_is_swept() 
     drop(child);
     assert_eq!(fs::read_to_string(place.inside("a.txt")).unwrap(), "old");
     assert_eq!(temporary(&place), 1);
-    sweep_beside(&place.to_write("a.txt")).unwrap();
+    let hash = |text: &str| digest(&mut text.as_bytes()).unwrap();
+    let path = place.to_write("a.txt").key().clone();
+    let change = FileChange { path, before: Some(hash("old")), after: hash("half") };
+    let workspace = Arc::new(Workspace::open(&place.inside(""), &[]).unwrap());
+    assert_eq!(change_state(&workspace, &change).await, ChangeState::NotMade);
     assert_eq!(names(&place.inside("")), ["a.txt", "b.txt"]);
 }
 
