@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::{
@@ -55,10 +56,22 @@ pub struct Services {
 }
 
 impl Services {
-    /// Says whether a call of `tool` may touch this, and which rule says so.
-    fn judge(&self, tool: &dyn Tool, workspace: &Workspace, access: &[Access]) -> (Verdict, String) {
+    /// Says whether a call of `tool` with these arguments may touch this, and which rule says so.
+    fn judge(
+        &self,
+        tool: &dyn Tool,
+        workspace: &Workspace,
+        access: &[Access],
+        arguments: &Value,
+    ) -> (Verdict, String) {
         let paths: Vec<&str> = access.iter().map(|one| within(workspace, one)).collect();
-        self.policy.judge(&Subject { tool: &tool.spec().name, effect: tool.effect(), paths: &paths })
+        self.policy.judge(&Subject {
+            tool: &tool.spec().name,
+            effect: tool.effect(),
+            paths: &paths,
+            command: tool.command(arguments),
+            arguments: Some(arguments),
+        })
     }
 }
 

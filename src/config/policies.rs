@@ -144,7 +144,9 @@ mod tests {
 
     fn verdicts(policy: &str, paths: &[&str]) -> Vec<&'static str> {
         let policy = load(policy).unwrap();
-        let judge = |(tool, effect)| policy.verdict(&Subject { tool, effect, paths }).as_str();
+        let judge = |(tool, effect)| {
+            policy.verdict(&Subject { tool, effect, paths, command: None, arguments: None }).as_str()
+        };
         TOOLS.into_iter().map(judge).collect()
     }
 

@@ -186,7 +186,9 @@ async fn begin(
 
 /// What the call names is something else now, on which policy has not spoken yet.
 fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
-    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access);
+    // They were read when the call began.
+    let arguments = serde_json::from_str(job.call.arguments.as_str()).unwrap_or_default();
+    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access, &arguments);
     match verdict.denial(&rule) {
         None => Reached::Moved(access),
         Some(why) => Reached::End(Output::failed(Failure::Denied, why)),

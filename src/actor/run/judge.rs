@@ -120,7 +120,7 @@ impl Judge {
             Ok(access) => access,
             Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
         };
-        let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access);
+        let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access, &read.value);
         Judgement::Judged { verdict, rule, effect, access }
     }
 }

@@ -7,7 +7,7 @@ fn policy(rules: serde_json::Value) -> Policy {
 }
 
 fn judge(policy: &Policy, tool: &str, effect: EffectClass, paths: &[&str]) -> (Verdict, String) {
-    policy.judge(&Subject { tool, effect, paths })
+    policy.judge(&Subject { tool, effect, paths, command: None, arguments: None })
 }
 
 #[test]

@@ -105,6 +105,10 @@ impl Tool for Bash {
         Ok(vec![Access { scope: Scope::Tree, path: Arc::clone(workspace.key()), mode: Mode::Exclusive }])
     }
 
+    fn command<'a>(&self, arguments: &'a Value) -> Option<&'a str> {
+        arguments.get("command").and_then(Value::as_str)
+    }
+
     fn start(self: Arc<Self>, context: CallContext, arguments: Value) -> BoxFuture<'static, Started> {
         Box::pin(async move {
             match self.arguments(&arguments) {
