@@ -176,13 +176,14 @@ impl Reader<'_, '_> {
 
     fn assigned(&mut self, name: &str) -> Read<()> {
         if names::alters(name) {
-            self.out.hidden(name, &self.within, names::why_it_alters(name))?;
+            let text = format!("${{{name}=...}}");
+            self.out.hidden(&text, &self.within, names::why_it_alters(name))?;
         }
         Ok(())
     }
 
     fn decided_later(&mut self, start: usize) -> Read<()> {
-        let text = format!("${{{}", self.since(start));
+        let text = format!("${{{}...}}", self.since(start));
         self.out.hidden(&text, &self.within, names::EVALUATES)
     }
 }

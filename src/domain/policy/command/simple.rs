@@ -12,6 +12,9 @@ impl Reader<'_, '_> {
     pub(super) fn simple(&mut self) -> Read<()> {
         let start = self.at;
         let mut command = Command::default();
+        if self.reserved() == "!" {
+            return self.unexpected("a command");
+        }
         loop {
             self.blank();
             if self.redirection(&mut command)? {

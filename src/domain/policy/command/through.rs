@@ -45,11 +45,9 @@ impl Reader<'_, '_> {
         };
         command.sets.retain(|name| !names::is_harmless(name));
         let Some(program) = name.value.clone() else {
-            let why = if name.text.contains(['$', '`']) {
-                "what runs is known only when it runs"
-            } else {
-                "a pattern names what runs"
-            };
+            let is_pattern = name.text.contains(['*', '?', '[', '~', ',']) && !name.text.contains(['$', '`']);
+            let why =
+                if is_pattern { "a pattern names what runs" } else { "what runs is known only when it runs" };
             return self.add(command, Sight::Hidden(why.to_owned()));
         };
         if !command.is_outside && self.out.functions.contains(&program) {
