@@ -199,11 +199,13 @@ impl Reader<'_, '_> {
             self.blank();
         }
         let start = self.at;
+        self.out.enter()?;
         if self.compound()? {
             self.redirections_of(start)?;
         } else {
             self.simple()?;
         }
+        self.out.leave();
         self.surely = before;
         Ok(())
     }

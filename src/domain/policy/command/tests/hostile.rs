@@ -40,8 +40,9 @@ fn a_line_that_is_too_long_or_too_deep_is_not_read() {
         ("eval ", "a", ""),
         ("find . -exec ", "a", ";"),
     ];
-    // Read in one level: parentheses of arithmetic and of tests, pairs of backquotes.
-    let flat = ["! ", "[[ ( ", "(", "((", "`"];
+    // Read in one level: parentheses of arithmetic and of tests, pairs of backquotes, `sh -c sh`,
+    // a command of find that does not end.
+    let flat = ["! ", "[[ ( ", "(", "((", "`", "sh -c ", "find . -exec "];
     for (open, middle, close) in deep {
         for (opened, closed) in [(1_000, 1_000), (1_000, 0), (20_000, 0)] {
             let line = format!("{}{middle}{}", open.repeat(opened), close.repeat(closed));
