@@ -15,7 +15,7 @@ what it leaves out fits every call:
 
   tools         names of tools
   effect        read, write, outside, or a list of them
-  path          patterns of paths in the workspace; of several paths of a call, the strictest verdict holds
+  path          patterns of paths in the workspace; of several paths, the strictest verdict holds
   command       patterns of commands, for tools that run a command line, as bash does
   redirections  true lets the commands of an allow rule write to files with > and its like
   args          patterns of arguments by name: args = { url = [\"https://example.org/*\"] }
@@ -25,9 +25,10 @@ run others (env, timeout, xargs, find -exec, sh -c and so on) too; the strictest
 command begins with: \"git status\" fits `git status --short`. A * in a word stands for anything; a last word $ for the end: \
 \"make test $\" fits nothing more than that. A rule that allows fits a command by its name or in /bin, /usr/bin and \
 /usr/local/bin, without redirections to files, and without variables set for it, but those that only change how output looks; \
-a rule that asks or denies fits it from any folder. Where what runs is known only when it runs (`$x`, `eval \"$y\"`, an \
-interpreter's code), no rule with `command` allows it, and one that asks or denies makes it asked at least. A line that cannot \
-be parsed is never allowed by a policy with such rules. It is a filter, and no sandbox: a command that is allowed may start others.";
+a rule that asks or denies fits it from any folder. What is known only when it runs (`$x`, `eval \"$y\"`) is allowed by no rule \
+with `command`; that, and what an interpreter such as python runs, is asked about at least where a rule with `command` asks or \
+denies before one that allows it. A line that cannot be parsed is never allowed past a rule with `command`. It is a filter, and no \
+sandbox: a command that is allowed may start others.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder policy list

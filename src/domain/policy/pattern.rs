@@ -92,10 +92,9 @@ impl Pattern {
             return Fit::No;
         }
         let (wanted, given) = (self.words.get(1..).unwrap_or_default(), words.get(1..).unwrap_or_default());
-        match self.arguments(wanted, given) {
-            Fit::No if decision != Verdict::Allow && behind_options(wanted, given) => Fit::Maybe,
-            fit => fit,
-        }
+        let fit = self.arguments(wanted, given);
+        let may_be_meant = decision != Verdict::Allow && behind_options(wanted, given);
+        if may_be_meant { fit.max(Fit::Maybe) } else { fit }
     }
 
     fn arguments(&self, wanted: &[String], given: &[Word]) -> Fit {

@@ -27,8 +27,17 @@ pub(super) struct Ruling<'a> {
 
 impl<'a> Ruling<'a> {
     pub(super) fn verdict(self) -> Verdict {
-        let decided = self.by.map_or(Verdict::Deny, |(_, rule)| rule.decision);
-        if self.doubt.is_some() { decided.max(Verdict::Ask) } else { decided }
+        if self.doubt.is_some() { self.decided().max(Verdict::Ask) } else { self.decided() }
+    }
+
+    /// The verdict, doubts aside.
+    fn decided(self) -> Verdict {
+        match self.by {
+            Some((_, rule)) => rule.decision,
+            // What it runs is judged by itself.
+            None if self.part.is_some_and(Part::is_through) => Verdict::Allow,
+            None => Verdict::Deny,
+        }
     }
 
     pub(super) fn number(self) -> Option<usize> {
@@ -42,10 +51,7 @@ impl<'a> Ruling<'a> {
 
     /// The rule that the verdict comes from.
     fn decisive(self) -> Option<(usize, &'a Rule)> {
-        match self.by {
-            Some((_, rule)) if rule.decision == Verdict::Allow && self.doubt.is_some() => self.doubt,
-            by => by,
-        }
+        if self.decided() == Verdict::Allow { self.doubt.or(self.by) } else { self.by }
     }
 
     pub(super) fn in_words(self, policy: &str) -> String {

@@ -18,11 +18,12 @@ impl Reader<'_, '_> {
             match byte {
                 b'(' => open.push(b')'),
                 b'[' => open.push(b']'),
-                b')' | b']' => {
-                    if open.pop() != Some(byte) {
+                b')' | b']' => match open.pop() {
+                    Some(opened) if opened == byte => {}
+                    Some(_) | None => {
                         return unread(format!("{place} has a {:?} too many", char::from(byte)));
                     }
-                }
+                },
                 b'\'' | b'"' | b'\\' | b'{' | b'}' => {
                     return unread(format!("{place} has a {:?} in it", char::from(byte)));
                 }

@@ -132,7 +132,8 @@ impl Reader<'_, '_> {
         });
         let before = variable.unwrap_or(digits);
         let behind = rest.get(before..).unwrap_or_default();
-        if !behind.starts_with(['<', '>']) && !(before == 0 && behind.starts_with("&>")) {
+        let is_one = behind.starts_with(['<', '>']) || before == 0 && behind.starts_with("&>");
+        if !is_one {
             return Ok(false);
         }
         if behind.starts_with("<(") || behind.starts_with(">(") {

@@ -82,3 +82,21 @@ fn a_rule_says_that_its_commands_may_write_to_files() {
         assert_eq!(judge(policy, line).0, verdict, "{line}");
     }
 }
+
+#[test]
+fn a_rule_for_what_only_runs_another_is_heard_too() {
+    let policy = r#"{ "name": "x", "rule": [
+        { "command": ["xargs cat", "sudo"], "decision": "deny" },
+        { "command": ["cat", "sudo"], "decision": "allow" }
+    ] }"#;
+    for (line, verdict) in [
+        ("xargs cat", Verdict::Deny),
+        ("xargs -0 cat", Verdict::Ask),
+        ("nice cat", Verdict::Allow),
+        ("nice xargs cat", Verdict::Deny),
+        ("sudo cat", Verdict::Deny),
+        ("xargs ls", Verdict::Deny),
+    ] {
+        assert_eq!(judge(policy, line).0, verdict, "{line}");
+    }
+}
