@@ -64,7 +64,7 @@ fn a_run_s_command_line_runs_only_if_every_command_in_it_may() {
     let asked =
         |what: &str| format!("denied: rule 3 of policy mine asks about {what}, and nobody is there to ask");
     let wanted = [
-        "seen".to_owned(),
+        "seen\n".to_owned(),
         denied(r#""rm kept""#),
         denied(r#""rm kept" (in $(...))"#),
         asked(r#""cat a > made" (writes to made)"#),
