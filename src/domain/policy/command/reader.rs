@@ -264,6 +264,8 @@ impl<'t, 'o> Reader<'t, 'o> {
                 self.at += "time".len();
                 self.blank();
                 self.take_reserved("-p");
+                self.blank();
+                self.take_reserved("--");
             } else {
                 break;
             }

@@ -33,10 +33,16 @@ pub(super) enum Inner {
 pub(super) fn look(name: &str, arguments: &[Word]) -> Runs {
     match name {
         "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "rbash" => shell(name, arguments),
-        "eval" => match joined(arguments) {
-            Some(text) => Runs::Only(vec![Inner::Here(text)]),
-            None => Runs::Unknown("eval runs what is known only when it runs".to_owned()),
-        },
+        "eval" => {
+            let words = match arguments {
+                [first, rest @ ..] if first.is("--") => rest,
+                words => words,
+            };
+            match joined(words) {
+                Some(text) => Runs::Only(vec![Inner::Here(text)]),
+                None => Runs::Unknown("eval runs what is known only when it runs".to_owned()),
+            }
+        }
         "trap" => trap(arguments),
         "source" | "." => Runs::Unknown("it runs what a file says".to_owned()),
         "find" => find(arguments),
