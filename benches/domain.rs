@@ -82,7 +82,8 @@ fn projection(c: &mut Criterion) {
 fn policy(c: &mut Criterion) {
     let Ok(policy) = policies::load(policies::DEFAULT) else { return };
     let paths = ["src/domain/policy/mod.rs"];
-    let subject = Subject { tool: "read", effect: EffectClass::Read, paths: &paths };
+    let subject =
+        Subject { tool: "read", effect: EffectClass::Read, paths: &paths, command: None, arguments: None };
     c.bench_function("policy verdict", |b| b.iter(|| policy.verdict(black_box(&subject))));
 }
 

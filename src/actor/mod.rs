@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::{
@@ -56,20 +57,15 @@ pub struct Services {
 }
 
 impl Services {
-    /// Says whether a call of `tool` may touch this, and which rule says so.
-    fn judge(&self, tool: &dyn Tool, workspace: &Workspace, access: &[Access]) -> (Verdict, String) {
-        self.judge_by(&self.policy, tool, workspace, access)
-    }
-
-    fn judge_by(
+    /// Says whether a call of `tool` with these arguments may touch this, and which rule says so.
+    fn judge(
         &self,
-        policy: &Policy,
         tool: &dyn Tool,
         workspace: &Workspace,
         access: &[Access],
+        arguments: &Value,
     ) -> (Verdict, String) {
-        let paths: Vec<&str> = access.iter().map(|one| within(workspace, one)).collect();
-        policy.judge(&Subject { tool: &tool.spec().name, effect: tool.effect(), paths: &paths })
+        judge_by(&self.policy, tool, workspace, access, arguments)
     }
 
     /// What a person is asked about a call; an error is why it cannot be made, in words for the model.
@@ -89,6 +85,24 @@ impl Services {
         let Preview { change, text } = preview.unwrap_or_else(|_| Err(PANICKED.to_owned()))?;
         Ok(Ask { change, preview: text, expires_at })
     }
+}
+
+/// Says whether a policy lets a call of `tool` with these arguments touch this, and which rule says so.
+fn judge_by(
+    policy: &Policy,
+    tool: &dyn Tool,
+    workspace: &Workspace,
+    access: &[Access],
+    arguments: &Value,
+) -> (Verdict, String) {
+    let paths: Vec<&str> = access.iter().map(|one| within(workspace, one)).collect();
+    policy.judge(&Subject {
+        tool: &tool.spec().name,
+        effect: tool.effect(),
+        paths: &paths,
+        command: tool.command(arguments),
+        arguments: Some(arguments),
+    })
 }
 
 /// The path of what is touched as policies name it: relative to the workspace where it lies inside.

@@ -48,6 +48,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         "Besides",
         &[
             ("config", super::config_command::ABOUT),
+            ("policy", super::policy::ABOUT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],

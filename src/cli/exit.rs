@@ -11,7 +11,7 @@ use crate::{
         state::{FindError, StateError},
         tools::ToolsError,
     },
-    config::ConfigError,
+    config::{ConfigError, policies::PolicyError},
     daemon::{
         client::ClientError,
         lifetime::ServeError,
@@ -112,6 +112,7 @@ impl Exit {
             || error.is::<SocketError>()
             || error.is::<OddSocket>()
             || error.is::<StartError>()
+            || error.is::<PolicyError>()
             || error.is::<ToolsError>()
             || error.is::<FindError>();
         if usage { Self::Usage } else { Self::NotDone }

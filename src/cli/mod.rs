@@ -40,6 +40,7 @@ pub mod ls;
 pub mod mcp;
 pub mod models;
 pub mod overview;
+pub mod policy;
 pub mod progress;
 pub mod render;
 pub mod run;
@@ -163,6 +164,8 @@ enum Command {
     #[command(about = short(config_command::ABOUT), long_about = config_command::ABOUT)]
     #[command(after_long_help = config_command::AFTER)]
     Config(config_command::ConfigArgs),
+    #[command(about = short(policy::ABOUT), long_about = policy::ABOUT, after_long_help = policy::AFTER)]
+    Policy(policy::PolicyArgs),
     #[command(about = short(demo::ABOUT), long_about = demo::ABOUT, after_long_help = demo::AFTER)]
     Demo(demo::DemoArgs),
     #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
@@ -245,6 +248,7 @@ impl Cli {
         }
         match self.command {
             Command::Config(args) => config_command::main(&args, &context),
+            Command::Policy(args) => policy::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
@@ -313,6 +317,7 @@ impl Cli {
             | Command::Top(_)
             | Command::Mcp(_)
             | Command::Config(_)
+            | Command::Policy(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };

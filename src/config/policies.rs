@@ -45,6 +45,12 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
+/// What a built-in policy is for: the first line of its text.
+pub fn about(name: &str) -> &'static str {
+    let first = builtin(name).and_then(|text| text.lines().next()).unwrap_or_default();
+    first.trim_start_matches("# ")
+}
+
 /// Reads a built-in policy by its name, or else a file.
 ///
 /// # Errors
@@ -70,7 +76,11 @@ pub fn load_for(name_or_file: &str, tools: &[&str]) -> Result<Policy, PolicyErro
     }
 }
 
-fn text(name_or_file: &str) -> Result<Cow<'static, str>, PolicyError> {
+/// The text of a policy, built in or in a file.
+///
+/// # Errors
+/// There is no such file, or it cannot be read.
+pub fn text(name_or_file: &str) -> Result<Cow<'static, str>, PolicyError> {
     if let Some(text) = builtin(name_or_file) {
         return Ok(text.into());
     }
@@ -144,7 +154,9 @@ mod tests {
 
     fn verdicts(policy: &str, paths: &[&str]) -> Vec<&'static str> {
         let policy = load(policy).unwrap();
-        let judge = |(tool, effect)| policy.verdict(&Subject { tool, effect, paths }).as_str();
+        let judge = |(tool, effect)| {
+            policy.verdict(&Subject { tool, effect, paths, command: None, arguments: None }).as_str()
+        };
         TOOLS.into_iter().map(judge).collect()
     }
 
@@ -215,7 +227,8 @@ mod tests {
             ),
             (
                 "name = \"x\"\n[[rule]]\ndecision = \"deny\"\ntool = []",
-                "p.toml:4: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'decision', 'reason'",
+                "p.toml:4: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'command', \
+                 'redirections', 'args', 'decision', 'reason'",
             ),
             ("name = \"x\"\n\n[[rule]]\ntools = [\"read\"]", "p.toml:3: missing field 'decision'"),
             ("[[rule]]\ndecision = \"deny\"", "p.toml:1: missing field 'name'"),
@@ -234,6 +247,22 @@ mod tests {
             (
                 "name = \"x\"\n[[rule]]\npath = [\"a{\"]\ndecision = \"deny\"",
                 "p.toml:3: path: \"a{\" is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            ),
+            (
+                "name = \"x\"\n[[rule]]\ncommand = []\ndecision = \"deny\"",
+                "p.toml:3: command: an empty list fits no command; leave it out to mean every call",
+            ),
+            (
+                "name = \"x\"\n[[rule]]\ncommand = [\"ls; rm\"]\ndecision = \"deny\"",
+                "p.toml:3: command: \"ls; rm\" never fits: it is matched with one command at a time, without ;",
+            ),
+            (
+                "name = \"x\"\n[[rule]]\ncommand = [\" \"]\ndecision = \"deny\"",
+                "p.toml:3: command: \" \" has no word",
+            ),
+            (
+                "name = \"x\"\n[[rule]]\nargs = { url = [] }\ndecision = \"deny\"",
+                "p.toml:3: args: the empty list of \"url\" fits nothing; [\"*\"] fits any value",
             ),
         ];
         for (text, said) in cases {

@@ -43,6 +43,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Why the call cannot be made, in words for the model.
     fn access(&self, workspace: &Workspace, arguments: &Value) -> Result<Vec<Access>, String>;
 
+    /// The command line that a call with these arguments would run, for policy to judge what is in it.
+    fn command<'a>(&self, _arguments: &'a Value) -> Option<&'a str> {
+        None
+    }
+
     /// Whether [`Self::access`] may take any time, because it looks at a file system that may.
     fn access_blocks(&self, _workspace: &Workspace) -> bool {
         false

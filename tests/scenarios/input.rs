@@ -118,7 +118,8 @@ fn a_policy_that_is_none_is_told_with_its_line() {
         ),
         (
             "key.toml",
-            "key.toml:8: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'decision', 'reason'",
+            "key.toml:8: unknown field 'tool', expected one of 'tools', 'effect', 'path', 'command', 'redirections', \
+             'args', 'decision', 'reason'",
         ),
         (
             "word.toml",

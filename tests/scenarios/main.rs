@@ -22,6 +22,7 @@ mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]
 mod model;
+mod policy;
 mod provider;
 mod reading;
 mod resume;

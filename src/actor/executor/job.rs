@@ -198,7 +198,9 @@ async fn begin(
 
 /// What the call names is something else now, on which policy has not spoken yet.
 async fn moved(services: &Services, job: &Job, access: Vec<Access>) -> Reached {
-    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access);
+    // They were read when the call began.
+    let arguments = serde_json::from_str(job.call.arguments.as_str()).unwrap_or_default();
+    let (verdict, rule) = services.judge(&*job.tool, &job.workspace, &access, &arguments);
     if verdict == Verdict::Ask && services.settings.approvals.is_some() {
         return ask_again(services, job, access, rule).await;
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Form;
 use crate::{
-    actor::Services,
+    actor::{Services, judge_by},
     domain::{
         call::{Access, Arguments, Failure, ToolSpec},
         event::Grant,
@@ -133,19 +133,22 @@ impl Judge {
             Ok(access) => access,
             Err(why) => return Judgement::Refused { failure: Failure::Failed, why },
         };
-        let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access);
-        let granted = (verdict == Verdict::Ask).then(|| self.granted(&**tool, &access)).flatten();
+        let (verdict, rule) = self.services.judge(&**tool, &self.workspace, &access, &read.value);
+        let granted =
+            (verdict == Verdict::Ask).then(|| self.granted(&**tool, &access, &read.value)).flatten();
         let (verdict, rule) = granted.map_or((verdict, rule), |rule| (Verdict::Allow, rule));
         Judgement::Judged { verdict, rule, effect, access, ask: None }
     }
 
     /// What was approved beforehand that this call is part of, in words.
-    fn granted(&self, tool: &dyn Tool, access: &[Access]) -> Option<String> {
+    fn granted(&self, tool: &dyn Tool, access: &[Access], arguments: &Value) -> Option<String> {
+        let command = tool.command(arguments);
         let fits = |grant: &&Grant| {
             *grant.tool == *tool.spec().name
-                && Policy::granting(grant).is_ok_and(|policy| {
-                    self.services.judge_by(&policy, tool, &self.workspace, access).0 == Verdict::Allow
-                })
+                && (command == Some(&*grant.pattern)
+                    || Policy::granting(grant, command.is_some()).is_ok_and(|policy| {
+                        judge_by(&policy, tool, &self.workspace, access, arguments).0 == Verdict::Allow
+                    }))
         };
         let grant = self.grants.iter().find(fits)?;
         Some(format!("a person allowed {} {:?} for this run", grant.tool, grant.pattern))

@@ -7,7 +7,7 @@ fn policy(rules: serde_json::Value) -> Policy {
 }
 
 fn judge(policy: &Policy, tool: &str, effect: EffectClass, paths: &[&str]) -> (Verdict, String) {
-    policy.judge(&Subject { tool, effect, paths })
+    policy.judge(&Subject { tool, effect, paths, command: None, arguments: None })
 }
 
 #[test]
@@ -106,3 +106,50 @@ fn a_tool_that_nobody_has_is_named_with_its_rule() {
     assert_eq!(unknown, [UnknownTool { rule: 2, tool: "reed".to_owned() }]);
     assert_eq!(unknown[0].to_string(), "rule 2 names the tool \"reed\", which does not exist");
 }
+
+#[test]
+fn a_rule_for_some_commands_leaves_the_others_to_the_next() {
+    let policy = policy(serde_json::json!([
+        { "command": ["rm"], "decision": "deny" },
+        { "command": ["git status"], "decision": "allow" },
+        { "tools": ["bash"], "decision": "ask" },
+    ]));
+    assert_eq!(policy.could_allow("bash", EffectClass::Outside), Verdict::Allow);
+    assert_eq!(policy.could_allow("other", EffectClass::Outside), Verdict::Allow);
+    assert_eq!(policy.could_allow("edit", EffectClass::Write), Verdict::Deny);
+    // A call that runs no command line is what no rule with commands is about.
+    assert_eq!(judge(&policy, "other", EffectClass::Outside, &[""]).0, Verdict::Deny);
+    assert_eq!(judge(&policy, "bash", EffectClass::Outside, &[""]).0, Verdict::Ask);
+}
+
+#[test]
+fn a_rule_is_about_the_arguments_that_it_names() {
+    let policy = policy(serde_json::json!([
+        { "args": { "url": ["*://evil.org/*"] }, "decision": "deny" },
+        { "args": { "url": ["https://good.org/*", "https://also.org/*"], "depth": ["1"] }, "decision": "allow" },
+        { "decision": "ask" },
+    ]));
+    let verdict = |arguments: serde_json::Value| {
+        let subject = Subject { arguments: Some(&arguments), ..ANY };
+        policy.verdict(&subject)
+    };
+    let one =
+        |url: &str, depth: serde_json::Value| verdict(serde_json::json!({ "url": url, "depth": depth }));
+    assert_eq!(one("https://good.org/a/b", 1.into()), Verdict::Allow);
+    assert_eq!(one("https://good.org/a", "1".into()), Verdict::Allow);
+    assert_eq!(one("https://good.org/a", 2.into()), Verdict::Ask);
+    assert_eq!(one("http://evil.org/a", 1.into()), Verdict::Deny);
+    assert_eq!(verdict(serde_json::json!({ "url": "https://good.org/a" })), Verdict::Ask);
+    // Of a list, all must be allowed, and one is enough to deny.
+    let many = |urls: &[&str]| verdict(serde_json::json!({ "url": urls, "depth": 1 }));
+    assert_eq!(many(&["https://good.org/", "https://also.org/"]), Verdict::Allow);
+    assert_eq!(many(&["https://good.org/", "https://else.org/"]), Verdict::Ask);
+    assert_eq!(many(&["https://good.org/", "https://evil.org/"]), Verdict::Deny);
+    assert_eq!(many(&[]), Verdict::Ask);
+    assert_eq!(policy.verdict(&ANY), Verdict::Ask);
+    assert_eq!(policy.could_allow("fetch", EffectClass::Outside), Verdict::Allow);
+}
+
+/// A call of which nothing is known.
+const ANY: Subject<'static> =
+    Subject { tool: "fetch", effect: EffectClass::Outside, paths: &[], command: None, arguments: None };

@@ -126,6 +126,10 @@ impl Tool for Bash {
         Ok(vec![Access { scope: Scope::Tree, path: Arc::clone(workspace.key()), mode: Mode::Exclusive }])
     }
 
+    fn command<'a>(&self, arguments: &'a Value) -> Option<&'a str> {
+        arguments.get("command").and_then(Value::as_str)
+    }
+
     fn preview(&self, _: &Workspace, arguments: &Value) -> Result<Preview, String> {
         Ok(Preview { change: None, text: Some(self.arguments(arguments)?.command.into()) })
     }

@@ -1,0 +1,236 @@
+//! Names that mean something to bash, or to programs that a command may start.
+
+/// Why nothing can be said of an expression.
+pub(super) const EVALUATES: &str = "bash evaluates what variables hold";
+
+/// Builtins whose arguments may be assignments, of lists too.
+pub(super) const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
+
+/// Variables that change which programs run, or have programs run others.
+const ALTERING: [&str; 45] = [
+    "PATH",
+    "IFS",
+    "ENV",
+    "SHELL",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PS0",
+    "PS1",
+    "PS4",
+    "PROMPT_COMMAND",
+    "CDPATH",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "MANPAGER",
+    "BROWSER",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "GLOBIGNORE",
+    "EXECIGNORE",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONWARNINGS",
+    "PERL5OPT",
+    "PERL5LIB",
+    "PERL5DB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "MAKEFLAGS",
+    "CC",
+    "CXX",
+    "RUSTC",
+    "RUSTC_WRAPPER",
+    "RUSTDOC",
+    "RUSTFLAGS",
+    "CARGO",
+    "GOFLAGS",
+    "TERMINFO",
+];
+const ALTERING_PREFIXES: [&str; 7] =
+    ["LD_", "DYLD_", "BASH_", "GIT_", "CARGO_", "npm_config_", "NPM_CONFIG_"];
+/// Of those, the ones that only say who and when.
+const HARMLESS_GIT: [&str; 2] = ["GIT_AUTHOR_", "GIT_COMMITTER_"];
+
+/// Variables that only change how output looks or how much of it there is.
+const HARMLESS: [&str; 13] = [
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "CI",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "PYTHONUNBUFFERED",
+];
+
+/// Words that bash or this reading gives a meaning which a function would take away.
+const SPECIAL: [&str; 44] = [
+    ".",
+    ":",
+    "break",
+    "continue",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "source",
+    "times",
+    "trap",
+    "unset",
+    "alias",
+    "builtin",
+    "command",
+    "declare",
+    "enable",
+    "hash",
+    "let",
+    "local",
+    "mapfile",
+    "printf",
+    "read",
+    "readarray",
+    "shopt",
+    "test",
+    "typeset",
+    "unalias",
+    "wait",
+    "[",
+    "bind",
+    "complete",
+    "compgen",
+    "getopts",
+    "fc",
+    "history",
+    "time",
+    "if",
+    "then",
+    "do",
+];
+
+/// Programs that run code which is among their arguments or in a file.
+const INTERPRETERS: [&str; 26] = [
+    "awk",
+    "gawk",
+    "mawk",
+    "nawk",
+    "perl",
+    "ruby",
+    "node",
+    "nodejs",
+    "deno",
+    "bun",
+    "php",
+    "lua",
+    "luajit",
+    "tclsh",
+    "expect",
+    "osascript",
+    "pwsh",
+    "fish",
+    "csh",
+    "tcsh",
+    "nu",
+    "elvish",
+    "emacs",
+    "gdb",
+    "irb",
+    "ghci",
+];
+/// Programs that run another command, and are not looked through.
+const RUNNERS: [&str; 31] = [
+    "su",
+    "runuser",
+    "pkexec",
+    "ssh",
+    "parallel",
+    "flock",
+    "strace",
+    "ltrace",
+    "script",
+    "unshare",
+    "nsenter",
+    "setpriv",
+    "systemd-run",
+    "chrt",
+    "taskset",
+    "firejail",
+    "bwrap",
+    "proot",
+    "fakeroot",
+    "xvfb-run",
+    "dbus-run-session",
+    "valgrind",
+    "perf",
+    "rlwrap",
+    "unbuffer",
+    "at",
+    "batch",
+    "crontab",
+    "start-stop-daemon",
+    "entr",
+    "docker",
+];
+
+/// How long the variable's name is that a text begins with.
+pub(super) fn name_length(text: &str) -> usize {
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return 0;
+    }
+    text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()
+}
+
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && name_length(text) == text.len()
+}
+
+/// Whether a variable changes what runs.
+pub(super) fn alters(name: &str) -> bool {
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    ALTERING.contains(&name) || starts(&ALTERING_PREFIXES) && !starts(&HARMLESS_GIT)
+}
+
+pub(super) fn why_it_alters(name: &str) -> String {
+    format!("{name} changes what runs")
+}
+
+/// Whether a variable, handed to a command, leaves what the command does as it is.
+pub(super) fn is_harmless(name: &str) -> bool {
+    HARMLESS.contains(&name) || name.starts_with("LC_")
+}
+
+/// Whether a variable that is only set stays in the shell: programs look at upper-case ones, and at proxies.
+pub(super) fn stays_in_the_shell(name: &str) -> bool {
+    is_harmless(name)
+        || name.contains(|c: char| c.is_ascii_lowercase()) && !alters(name) && !name.ends_with("_proxy")
+}
+
+pub(super) fn means_more(name: &str) -> bool {
+    SPECIAL.contains(&name)
+}
+
+/// Why a program runs more than its words say, if it does.
+pub(super) fn runs_more(program: &str) -> Option<String> {
+    let is_python = program.starts_with("python") || program.starts_with("pypy");
+    if is_python || INTERPRETERS.contains(&program) {
+        Some(format!("{program} runs code that is not looked into"))
+    } else {
+        RUNNERS.contains(&program).then(|| format!("{program} runs commands that are not looked into"))
+    }
+}

@@ -1,0 +1,137 @@
+//! Makes parts of a command: of its own words, and of what it has others run.
+
+use super::{
+    Part, Read, Sight, Word, names,
+    reader::Reader,
+    wrapper::{self, Inner, Runs},
+};
+
+/// A command whose words are read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Command {
+    pub(super) text: String,
+    pub(super) words: Vec<Word>,
+    /// Variables that are set for it, or by it.
+    pub(super) sets: Vec<String>,
+    pub(super) reaches: Vec<String>,
+    /// Whether a program starts it, so that it is no function.
+    pub(super) is_outside: bool,
+}
+
+/// Folders of programs that are what their names say.
+const STANDARD: [&str; 3] = ["/bin/", "/usr/bin/", "/usr/local/bin/"];
+
+/// The name of a program, if it is called by that or from a standard folder.
+pub(in crate::domain::policy) fn standard_name(program: &str) -> Option<&str> {
+    let name = STANDARD.iter().find_map(|folder| program.strip_prefix(folder)).unwrap_or(program);
+    (!name.contains('/')).then_some(name)
+}
+
+/// The name of a program, whatever folder it is in.
+pub(in crate::domain::policy) fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+impl Reader<'_, '_> {
+    /// Adds the parts of a command.
+    pub(super) fn emit(&mut self, mut command: Command) -> Read<()> {
+        let altering =
+            command.sets.iter().find(|name| names::alters(name)).map(|name| names::why_it_alters(name));
+        let Some(name) = command.words.first() else {
+            command.sets.retain(|name| !names::stays_in_the_shell(name));
+            let sight = altering.map_or(Sight::Clear, Sight::Hidden);
+            let says_something = !command.sets.is_empty() || !command.reaches.is_empty();
+            return if says_something { self.add(command, sight) } else { Ok(()) };
+        };
+        command.sets.retain(|name| !names::is_harmless(name));
+        let Some(program) = name.value.clone() else {
+            let is_pattern = name.text.contains(['*', '?', '[', '~', ',']) && !name.text.contains(['$', '`']);
+            let why =
+                if is_pattern { "a pattern names what runs" } else { "what runs is known only when it runs" };
+            return self.add(command, Sight::Hidden(why.to_owned()));
+        };
+        if !command.is_outside && self.out.functions.contains(&program) {
+            command.words.clear();
+            command.sets.clear();
+            return if command.reaches.is_empty() { Ok(()) } else { self.add(command, Sight::Clear) };
+        }
+        if program == "local" || program == "readonly" {
+            command.sets.retain(|name| !names::stays_in_the_shell(name));
+        }
+        if program == "unset" {
+            self.out.functions.clear();
+        }
+        let name = base_name(&program);
+        let runs = wrapper::look(name, command.words.get(1..).unwrap_or_default());
+        let sight = match altering.or_else(|| names::runs_more(name)) {
+            Some(why) => Sight::Opaque(why),
+            None => Sight::Clear,
+        };
+        match runs {
+            Runs::Itself => self.add(command, sight),
+            Runs::Unknown(why) => self.add(command, Sight::Hidden(why)),
+            Runs::More(why) => self.add(command, Sight::Opaque(why)),
+            Runs::Also(inner) => {
+                let rest = command.clone();
+                self.add(command, sight)?;
+                self.within(rest, name, inner)
+            }
+            Runs::Only(inner) => {
+                let outer = Command { sets: Vec::new(), reaches: Vec::new(), ..command.clone() };
+                let is_standard = standard_name(&program).is_some();
+                self.add(outer, if is_standard { Sight::Through } else { sight })?;
+                self.within(command, name, inner)
+            }
+        }
+    }
+
+    /// Adds what `outer` runs.
+    fn within(&mut self, outer: Command, name: &str, inner: Vec<Inner>) -> Read<()> {
+        let Command { sets, reaches, .. } = outer;
+        let place = if name == "find" { "find -exec".to_owned() } else { name.to_owned() };
+        for inner in inner {
+            match inner {
+                Inner::Words { words, sets: more } => {
+                    let before = std::mem::replace(&mut self.within, place.clone());
+                    self.out.enter()?;
+                    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+                    self.emit(Command {
+                        text: texts.join(" "),
+                        words,
+                        sets: sets.iter().cloned().chain(more).collect(),
+                        reaches: reaches.clone(),
+                        is_outside: true,
+                    })?;
+                    self.out.leave();
+                    self.within = before;
+                }
+                Inner::Here(text) => {
+                    self.standing_alone(&sets, &reaches)?;
+                    self.apart(&text, &place)?;
+                }
+                Inner::Shell(text) => {
+                    self.standing_alone(&sets, &reaches)?;
+                    let functions = std::mem::take(&mut self.out.functions);
+                    self.apart(&text, &format!("{place} -c"))?;
+                    self.out.functions = functions;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is set and written to for a whole text of commands.
+    fn standing_alone(&mut self, sets: &[String], reaches: &[String]) -> Read<()> {
+        let altering = sets.iter().find(|name| names::alters(name)).map(|name| names::why_it_alters(name));
+        if sets.is_empty() && reaches.is_empty() {
+            return Ok(());
+        }
+        let command = Command { sets: sets.to_vec(), reaches: reaches.to_vec(), ..Command::default() };
+        self.add(command, altering.map_or(Sight::Clear, Sight::Hidden))
+    }
+
+    fn add(&mut self, command: Command, sight: Sight) -> Read<()> {
+        let Command { text, words, sets, reaches, is_outside: _ } = command;
+        self.out.part(Part { text, within: self.within.clone(), words, sight, sets, reaches })
+    }
+}
