@@ -7,6 +7,7 @@
 mod audit;
 #[cfg(test)]
 mod contract;
+mod damage;
 pub mod feed;
 pub mod folder;
 pub mod memory;
@@ -23,10 +24,11 @@ use tokio::sync::watch;
 
 pub use self::{
     audit::{AuditFilter, AuditRecord},
+    damage::Damage,
     runs::{Asked, RunCounts, RunFilter, RunRecord},
 };
 use crate::domain::{
-    event::{DecodeError, Envelope, Fact},
+    event::{Envelope, Fact},
     id::{BatchId, Pos, RunId, Seq},
     time::Timestamp,
 };
@@ -157,8 +159,13 @@ pub enum StoreError {
         pos: Pos,
         run: RunId,
         #[source]
-        source: Arc<DecodeError>,
+        source: Arc<Damage>,
     },
+    /// The medium holds no sound log any more. Nothing more is written to it.
+    #[error(
+        "the event log's file is damaged; stop herder and salvage it with `herder doctor STATE --repair`"
+    )]
+    Malformed(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// A fact cannot be encoded.
     #[error("event cannot be encoded")]
     Encode(#[source] Arc<serde_json::Error>),

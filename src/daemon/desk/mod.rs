@@ -366,6 +366,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(ref source) => {
                 Self::new(Code::StoreUnavailable, format!("{error}: {source}"))
             }
+            StoreError::Malformed(_) => Self::new(Code::StoreUnavailable, error.to_string()),
             StoreError::Conflict { .. } | StoreError::Damaged { .. } | StoreError::Encode(_) => {
                 Self::new(Code::Internal, error.to_string())
             }

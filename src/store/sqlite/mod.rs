@@ -4,8 +4,13 @@
 //! The number of open files is fixed. Killing the process at any point loses nothing that a ticket was answered for.
 //! That no second process writes is for whoever opens it to see to, by the state folder's lock.
 
+mod append;
+mod check;
+#[cfg(test)]
+mod damaged;
 mod follow;
 mod list;
+mod mend;
 mod queue;
 mod read;
 mod rows;
@@ -26,20 +31,22 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
+use rusqlite::ErrorCode;
 use tokio::sync::watch;
 
 use self::{
-    queue::{Append, Milestone, Queue, Request},
+    append::Append,
+    queue::{Queue, Request},
     read::Readers,
     tail::Tail,
     writer::Writer,
 };
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
-    StoreError, TaskRecord, Ticket, runs::about, tickets::Tickets,
+    StoreError, TaskRecord, Ticket, tickets::Tickets,
 };
 use crate::domain::{
-    event::{Envelope, Event, Fact, encode},
+    event::{Envelope, Fact},
     id::{BatchId, Pos, RunId, Seq},
 };
 
@@ -80,7 +87,10 @@ pub enum OpenError {
     /// There is nothing in it yet.
     #[error("{path}: no log has been written yet")]
     Empty { path: PathBuf },
-    /// It is no log, is damaged, or cannot be reached.
+    /// It is no sound log.
+    #[error("{path}: the log is damaged; nothing was changed, and `herder doctor {folder} --repair` salvages what can be read", folder = folder(path))]
+    Malformed { path: PathBuf, source: Option<rusqlite::Error> },
+    /// It cannot be reached.
     #[error("{path}: the log cannot be opened")]
     Sqlite {
         path: PathBuf,
@@ -94,14 +104,32 @@ pub enum OpenError {
 
 impl OpenError {
     fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
-        Self::Sqlite { path: path.to_owned(), source }
+        let path = path.to_owned();
+        if is_malformed(&source) {
+            Self::Malformed { path, source: Some(source) }
+        } else {
+            Self::Sqlite { path, source }
+        }
     }
+}
+
+fn folder(log: &Path) -> std::path::Display<'_> {
+    log.parent().unwrap_or(log).display()
 }
 
 impl From<rusqlite::Error> for StoreError {
     fn from(source: rusqlite::Error) -> Self {
-        Self::Unavailable(Arc::new(source))
+        if is_malformed(&source) {
+            Self::Malformed(Arc::new(source))
+        } else {
+            Self::Unavailable(Arc::new(source))
+        }
     }
+}
+
+/// Whether the file is no sound database.
+fn is_malformed(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// A log in a SQLite file. Dropping it writes what was handed over.
@@ -138,7 +166,8 @@ impl SqliteStore {
     /// # Errors
     /// If it was made by a later version, is no log, or cannot be reached.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let db = schema::open_writer(path, options.durability, options.busy_timeout)?;
+        let mut db = schema::open_writer(path, options.durability, options.busy_timeout)?;
+        mend::open_runs(&mut db).map_err(|source| OpenError::sqlite(path, source))?;
         Self::start(path, options, |queue, tickets, tail, durable| {
             let writer = Writer::new(db, queue, tickets, tail, durable)
                 .map_err(|source| OpenError::sqlite(path, source))?;
@@ -221,17 +250,8 @@ impl Drop for SqliteStore {
 
 impl EventStore for SqliteStore {
     fn append(&self, run: RunId, expected: Seq, facts: &[Fact]) -> Result<Ticket, StoreError> {
-        let encoded = |error| StoreError::Encode(Arc::new(error));
-        let body = encode(facts).map_err(encoded)?;
-        let milestones = facts.iter().filter_map(milestone).collect::<Result<_, _>>().map_err(encoded)?;
-        self.queue.hand_over(Request::Append(Append {
-            run,
-            expected,
-            count: facts.len() as u64,
-            body,
-            facts: facts.into(),
-            milestones,
-        }))
+        let append = Append::of(run, expected, facts);
+        self.queue.hand_over(Request::Append(append.map_err(|error| StoreError::Encode(Arc::new(error)))?))
     }
 
     fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -305,22 +325,4 @@ impl EventStore for SqliteStore {
     fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>> {
         self.read_after_writes(move |db| list::audit(db, &filter))
     }
-}
-
-/// What a fact changes beside the log, if it changes anything.
-fn milestone(fact: &Fact) -> Option<Result<Milestone, serde_json::Error>> {
-    if let Event::Submitted(spec) = &fact.event {
-        let labels = (!spec.labels.is_empty()).then(|| serde_json::to_string(&spec.labels)).transpose();
-        return Some(labels.map(|labels| Milestone::Submitted {
-            at: fact.at,
-            spec: Arc::clone(spec),
-            about: about(&spec.task),
-            labels,
-        }));
-    }
-    if let Event::RunEnd(end) = &fact.event {
-        let encoded = serde_json::to_vec(end);
-        return Some(encoded.map(|bytes| Milestone::Ended { at: fact.at, outcome: end.outcome, end: bytes }));
-    }
-    None
 }

@@ -191,7 +191,7 @@ fn a_log_of_a_later_version_is_refused_and_left_as_it_is() {
         SqliteStore::open(&path, Options::default()),
         SqliteStore::open_for_reading(&path, Options::default()),
     ] {
-        assert!(matches!(opened.map(drop), Err(OpenError::Newer { found: 99, known: 3, .. })));
+        assert!(matches!(opened.map(drop), Err(OpenError::Newer { found: 99, known: 4, .. })));
     }
     assert!(std::fs::read(&path).unwrap() == before);
 }
@@ -290,7 +290,10 @@ async fn a_page_of_large_facts_is_short_and_the_whole_log_of_a_run_is_read_all_t
     let store = open(&path);
     let text = "x".repeat(600 << 10);
     let large = || Fact {
-        event: Event::RunEnd(Box::new(crate::domain::event::RunEnd { text: text.as_str().into(), ..end() })),
+        event: crate::domain::event::Event::RunEnd(Box::new(crate::domain::event::RunEnd {
+            text: text.as_str().into(),
+            ..end()
+        })),
         ..turn(1)
     };
     put(&store, 1, 0, &[large(), large(), large()]).await.unwrap();

@@ -14,7 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use tokio::sync::watch;
 
 use super::{
-    queue::{Append, Group, Milestone, Queue, Request},
+    append::{Append, Milestone},
+    queue::{Group, Queue, Request},
     rows,
     tail::{Kept, Tail},
 };
@@ -140,13 +141,6 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     Ok(written)
 }
 
-impl Append {
-    fn kept(&self, pos: Pos) -> Kept {
-        let first = self.expected.plus(1);
-        Kept { pos, run: self.run, first, facts: Arc::clone(&self.facts), bytes: self.body.len() }
-    }
-}
-
 /// Where a run is.
 #[derive(Clone, Copy)]
 struct Head {
@@ -192,15 +186,29 @@ pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
 }
 
 /// Inserts an append to the run of that number, or to a run that is new.
-fn insert(change: &Transaction<'_>, append: &Append, pos: Pos, number: Option<Pos>) -> rusqlite::Result<()> {
+pub(super) fn insert(
+    change: &Transaction<'_>,
+    append: &Append,
+    pos: Pos,
+    number: Option<Pos>,
+) -> rusqlite::Result<()> {
     let submits = matches!(append.milestones.first(), Some(Milestone::Submitted { .. }));
     if number.is_none() && !submits {
         rows::insert_run(change, pos.get(), append.run)?;
     }
     let number = number.unwrap_or(pos).get();
     change
-        .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![pos.get(), number, append.expected.plus(1).get(), append.count, append.body])?;
+        .prepare_cached(
+            "INSERT INTO append (pos, run, first_seq, count, body, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            pos.get(),
+            number,
+            append.expected.plus(1).get(),
+            append.count,
+            append.body,
+            append.sum
+        ])?;
     for milestone in &append.milestones {
         rows::reach(change, number, append.run, milestone)?;
     }
