@@ -14,7 +14,7 @@ use super::{
 use crate::{
     clock::{Clock, SystemClock},
     domain::{
-        event::{Envelope, Event, Fact, RunEnd},
+        event::{Envelope, Event, Fact, RestartCause, RunEnd},
         id::{Pos, RunId, Seq},
         outcome::{Breakage, Outcome},
         run::{Input, Run},
@@ -177,7 +177,7 @@ fn sound(change: &Transaction<'_>, number: i64) -> rusqlite::Result<Vec<Envelope
 fn end(
     change: &Transaction<'_>,
     number: i64,
-    run: Run,
+    mut run: Run,
     torn: &Torn,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Fact>> {
@@ -194,9 +194,20 @@ fn end(
     }
     let place = torn.sound.plus(1);
     let error = format!("the log of this run is damaged from event {place} on: {}", torn.damage);
+    // The time in which nobody was at work on it does not count.
+    let restart = Input::Restart { cause: RestartCause::Process, error: None };
     let give_up = Input::GiveUp { breakage: Breakage::Store, error: error.clone() };
-    // A run without its task has no state to decide from.
-    Ok(run.decide(give_up, now).unwrap_or_else(|_| vec![unknown_end(error, now)]))
+    let mut facts = Vec::new();
+    for input in [restart, give_up] {
+        // Refused only by a run without its task, and by one that has ended with the first of the two.
+        let decided = run.decide(input, now).unwrap_or_default();
+        decided.iter().for_each(|fact| run.evolve(fact));
+        facts.extend(decided);
+    }
+    if facts.is_empty() {
+        facts.push(unknown_end(error, now));
+    }
+    Ok(facts)
 }
 
 fn unknown_end(error: String, now: Timestamp) -> Fact {
