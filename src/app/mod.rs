@@ -7,6 +7,7 @@ pub mod batch;
 pub mod batches;
 pub mod check;
 pub mod conversation;
+pub mod doctor;
 pub mod herder;
 pub mod input;
 pub mod models;

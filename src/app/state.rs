@@ -11,6 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
+use super::doctor;
 use crate::{
     config::Durability,
     domain::id::RunId,
@@ -133,12 +134,7 @@ impl State {
 fn check_not_emptied(folder: &StateFolder) -> Result<(), OpenError> {
     let log = folder.log();
     let is_empty = log.metadata().map_or(true, |facts| facts.len() == 0);
-    let was_used = || {
-        let mut entries =
-            ["spill", "batches"].into_iter().filter_map(|name| folder.path().join(name).read_dir().ok());
-        entries.any(|mut entries| entries.next().is_some())
-    };
-    if is_empty && was_used() {
+    if is_empty && doctor::was_used(folder.path()) {
         return Err(OpenError::Malformed { path: log, source: None });
     }
     Ok(())

@@ -47,6 +47,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         "Besides",
         &[
             ("config", super::config_command::ABOUT),
+            ("doctor", super::doctor::ABOUT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],

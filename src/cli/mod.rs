@@ -28,6 +28,7 @@ mod commands;
 pub mod completions;
 pub mod config_command;
 pub mod demo;
+pub mod doctor;
 pub mod events;
 pub mod exit;
 #[cfg(test)]
@@ -161,6 +162,8 @@ enum Command {
     Config(config_command::ConfigArgs),
     #[command(about = short(demo::ABOUT), long_about = demo::ABOUT, after_long_help = demo::AFTER)]
     Demo(demo::DemoArgs),
+    #[command(about = short(doctor::ABOUT), long_about = doctor::ABOUT, after_long_help = doctor::AFTER)]
+    Doctor(doctor::DoctorArgs),
     #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
     #[command(after_long_help = completions::AFTER)]
     Completions(completions::CompletionsArgs),
@@ -242,6 +245,7 @@ impl Cli {
         match self.command {
             Command::Config(args) => config_command::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
+            Command::Doctor(args) => doctor::main(&args, &context),
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
@@ -307,6 +311,7 @@ impl Cli {
             | Command::Top(_)
             | Command::Mcp(_)
             | Command::Config(_)
+            | Command::Doctor(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };

@@ -22,6 +22,9 @@ pub enum Damage {
     /// Its run has no row of its own.
     #[error("its run is not known")]
     Orphan,
+    /// It may have been there, and is not to be had.
+    #[error("what followed may be lost")]
+    Lost,
     /// The run had ended before it.
     #[error("it follows the run's end")]
     AfterEnd,

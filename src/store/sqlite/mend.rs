@@ -42,12 +42,16 @@ pub(super) enum Trust {
     Nothing,
 }
 
-/// Looks through the log of a run and tells where it is torn, if it is; else what is in it, as far as it was read.
-pub(super) fn look(
-    db: &Connection,
-    number: i64,
-    trust: Trust,
-) -> rusqlite::Result<Result<Vec<Envelope>, Torn>> {
+/// A log that is not torn.
+pub(super) struct Log {
+    /// What is in it, as far as it was read.
+    pub(super) facts: Vec<Envelope>,
+    /// A later version wrote what follows.
+    pub(super) goes_on: bool,
+}
+
+/// Looks through the log of a run, and tells where it is torn, if it is.
+pub(super) fn look(db: &Connection, number: i64, trust: Trust) -> rusqlite::Result<Result<Log, Torn>> {
     let mut select = db.prepare_cached(concat!(
         "SELECT ",
         columns!(),
@@ -61,15 +65,19 @@ pub(super) fn look(
         let stored = Stored::of(row)?;
         let is_last = last.is_some_and(|last| Pos::new(last.unsigned_abs()) == stored.pos);
         let ended = matches!(facts.last().map(|one| &one.fact.event), Some(Event::RunEnd(_)));
-        let checked = stored.follows(sound).and_then(|()| match trust {
-            _ if ended => Err(Damage::AfterEnd),
-            Trust::Sums if !is_last && stored.is_vouched_for() => Ok(Vec::new()),
-            Trust::Sums | Trust::Nothing => stored.read(),
+        let checked = stored.follows(sound).and_then(|()| {
+            if ended {
+                Err(Damage::AfterEnd)
+            } else if trust == Trust::Sums && !is_last && stored.is_vouched_for() {
+                Ok(Vec::new())
+            } else {
+                stored.read()
+            }
         });
         match checked {
             Ok(read) => facts.extend(read),
             // There is nothing to be said of what follows it.
-            Err(damage) if damage.is_newer() => return Ok(Ok(facts)),
+            Err(damage) if damage.is_newer() => return Ok(Ok(Log { facts, goes_on: true })),
             Err(damage) => return Ok(Err(Torn { pos: stored.pos, sound, damage })),
         }
         sound = stored.last();
@@ -78,7 +86,7 @@ pub(super) fn look(
         let damage = Damage::Place { expected: Seq::new(1), found: 0 };
         return Ok(Err(Torn { pos: Pos::START, sound, damage }));
     }
-    Ok(Ok(facts))
+    Ok(Ok(Log { facts, goes_on: false }))
 }
 
 /// Sees to it that every run that is to go on has a sound log.
@@ -102,7 +110,7 @@ pub(in crate::store) enum Mended {
     /// Its row was at odds with its log.
     Row,
     /// Its log was torn, and is cut.
-    Cut(Torn),
+    Cut,
 }
 
 /// Cuts the log of a run where it is torn, and brings its row in line with how its log ends.
@@ -113,30 +121,40 @@ pub(super) fn mend(
     trust: Trust,
 ) -> rusqlite::Result<Mended> {
     let last = match look(change, number, trust)? {
-        Ok(facts) => facts.into_iter().next_back(),
+        Ok(Log { goes_on: true, .. }) => return Ok(Mended::Sound),
+        Ok(log) => log.facts.into_iter().next_back(),
         Err(torn) => {
             let (pos, seq, damage) = (torn.pos.get(), torn.sound.plus(1).get(), &torn.damage);
             tracing::warn!(run.id = %run, pos, seq, %damage, "log of a run damaged; the rest set aside, the run ended");
             cut(change, number, run, &torn)?;
-            return Ok(Mended::Cut(torn));
+            return Ok(Mended::Cut);
         }
     };
     let standing = "SELECT standing FROM run WHERE pos = ?1";
     let standing: Option<String> = change.prepare_cached(standing)?.query_row([number], |row| row.get(0))?;
-    let end = last.filter(|last| matches!(last.fact.event, Event::RunEnd(_)));
-    let Some(end) = end.filter(|_| standing.as_deref() == Some("open")) else { return Ok(Mended::Sound) };
-    reach(change, number, run, &end.fact)?;
-    tracing::warn!(run.id = %run, "run had ended without its row saying so");
-    Ok(Mended::Row)
+    let end = last.as_ref().map(|last| &last.fact).filter(|last| matches!(last.event, Event::RunEnd(_)));
+    match (standing.as_deref(), end) {
+        (Some("open"), Some(end)) => {
+            reach(change, number, run, end)?;
+            tracing::warn!(run.id = %run, "run had ended without its row saying so");
+            Ok(Mended::Row)
+        }
+        (Some(standing), None) if standing != "open" && trust == Trust::Nothing => {
+            end_open(change, number, run)?;
+            tracing::warn!(run.id = %run, "the end of a run was missing from its log");
+            Ok(Mended::Row)
+        }
+        (Some(_) | None, Some(_) | None) => Ok(Mended::Sound),
+    }
 }
 
 /// Ends a run that is sound as far as it can be told, but may have lost what came last.
 pub(super) fn end_open(change: &Transaction<'_>, number: i64, run: RunId) -> rusqlite::Result<()> {
-    let damage = Damage::Place { expected: Seq::START, found: 0 };
     let torn = match look(change, number, Trust::Nothing)? {
-        Ok(facts) => {
-            let sound = facts.last().map_or(Seq::START, |last| last.seq);
-            Torn { pos: last_pos(change)?.plus(1), sound, damage }
+        Ok(Log { goes_on: true, .. }) => return Ok(()),
+        Ok(log) => {
+            let sound = log.facts.last().map_or(Seq::START, |last| last.seq);
+            Torn { pos: last_pos(change)?.plus(1), sound, damage: Damage::Lost }
         }
         Err(torn) => torn,
     };
@@ -149,7 +167,7 @@ fn cut(change: &Transaction<'_>, number: i64, run: RunId, torn: &Torn) -> rusqli
     // Before anything is taken away: a place is never used twice.
     let pos = last_pos(change)?.plus(1);
     set_aside(change, number, torn, now)?;
-    let sound = sound(change, number)?;
+    let sound = look(change, number, Trust::Nothing)?.map(|log| log.facts).unwrap_or_default();
     let facts = end(change, number, Run::replay(run, sound.iter().map(|one| &one.fact)), torn, now)?;
     let Ok(append) = Append::of(run, torn.sound, &facts) else { return Ok(()) };
     insert(change, &append, pos, Some(Pos::new(number.unsigned_abs())))
@@ -166,11 +184,6 @@ fn set_aside(change: &Transaction<'_>, number: i64, torn: &Torn, now: Timestamp)
         .prepare_cached("DELETE FROM append WHERE run = ?1 AND pos >= ?2")?
         .execute(params![number, torn.pos.get()])?;
     Ok(())
-}
-
-/// What is left of a run's log.
-fn sound(change: &Transaction<'_>, number: i64) -> rusqlite::Result<Vec<Envelope>> {
-    Ok(look(change, number, Trust::Nothing)?.unwrap_or_default())
 }
 
 /// What is put on record of a run whose log was cut: the end that its row tells of, or that it could not go on.

@@ -14,7 +14,9 @@ mod mend;
 mod queue;
 mod read;
 mod rows;
+mod salvage;
 mod schema;
+mod survey;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,10 @@ use self::{
     read::Readers,
     tail::Tail,
     writer::Writer,
+};
+pub use self::{
+    salvage::{Salvaged, salvage},
+    survey::{Finding, Repaired, Survey, repair, survey},
 };
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,

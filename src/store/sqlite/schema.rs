@@ -142,6 +142,7 @@ CREATE TEMP VIEW run AS SELECT pos, id, batch, task_id, attempt, submitted_at, e
     NULL AS submission_key, NULL AS submission_digest, NULL AS owner
 FROM main.run;
 CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
 CREATE TEMP TABLE setting (name TEXT, value TEXT);
 CREATE TEMP TABLE audit (
     idx INTEGER, at INTEGER, uid INTEGER, user TEXT, client TEXT, verb TEXT, target TEXT, changed INTEGER, detail TEXT
@@ -149,8 +150,10 @@ CREATE TEMP TABLE audit (
 ", "
 CREATE TEMP VIEW run AS SELECT *, NULL AS owner FROM main.run;
 CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
 ", "
 CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
 "];
 
 /// Pages that the write-ahead log may hold before it is copied into the file: each copy costs two waits for the disk.
@@ -259,8 +262,21 @@ fn check_version(path: &Path, db: &Connection) -> Result<usize, OpenError> {
     Ok(found)
 }
 
-fn version(db: &Connection) -> rusqlite::Result<usize> {
+pub(super) fn version(db: &Connection) -> rusqlite::Result<usize> {
     db.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Makes a file of that version; of the latest, if there is no such version.
+pub(super) fn make(path: &Path, version: usize) -> rusqlite::Result<()> {
+    let mut db = Connection::open(path)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    let version = if (1..=STEPS.len()).contains(&version) { version } else { STEPS.len() };
+    let change = db.transaction()?;
+    for step in STEPS.iter().take(version) {
+        change.execute_batch(step)?;
+    }
+    change.pragma_update(None, "user_version", version)?;
+    change.commit()
 }
 
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
@@ -270,14 +286,4 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
         change.pragma_update(None, "user_version", from + 1)?;
     }
     change.commit()
-}
-
-/// Makes a file as version 1 left it.
-#[cfg(test)]
-pub(super) fn make_first_version(path: &Path) -> Connection {
-    let db = Connection::open(path).unwrap();
-    db.pragma_update(None, "journal_mode", "WAL").unwrap();
-    db.execute_batch(STEPS[0]).unwrap();
-    db.pragma_update(None, "user_version", 1).unwrap();
-    db
 }

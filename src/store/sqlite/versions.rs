@@ -20,7 +20,8 @@ use crate::{
 /// A log of version 1 with three runs: one that failed, one that is open and was asked for in detail, and one whose
 /// log is damaged.
 fn first_version(path: &Path) {
-    let db = schema::make_first_version(path);
+    schema::make(path, 1).unwrap();
+    let db = Connection::open(path).unwrap();
     let failed = RunEnd { outcome: Outcome::Failed(Breakage::Stuck), ..end() };
     insert(&db, 1, r#"{"task":"count","attempt":1,"model":"m","workspace":"/w"}"#, Some(&failed));
     let asked = r#"{"task":"count\nü","attempt":2,"predecessor":"00000000-0000-0000-0000-000000000001",
