@@ -10,6 +10,7 @@ mod contract;
 mod damage;
 pub mod feed;
 pub mod folder;
+pub mod health;
 pub mod memory;
 mod runs;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
+use self::health::Health;
 pub use self::{
     audit::{AuditFilter, AuditRecord},
     damage::Damage,
@@ -80,6 +82,12 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// The place of the last durable fact. It only says that there is more to read; the facts are read by cursor.
     fn watch(&self) -> watch::Receiver<Pos>;
+
+    /// Whether what is handed over becomes durable. While it is stuck, questions are answered with what is durable, since
+    /// the rest may be long in coming.
+    fn health(&self) -> watch::Receiver<Health> {
+        watch::channel(Health::Well).1
+    }
 
     /// Runs that match, oldest first.
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;

@@ -12,7 +12,7 @@ use crate::{
         run::{Input, Run},
         time::Timestamp,
     },
-    store::{EventStore, RunFilter},
+    store::RunFilter,
 };
 
 fn run_id(number: u128) -> RunId {

@@ -9,6 +9,8 @@ mod check;
 #[cfg(test)]
 mod damaged;
 mod follow;
+#[cfg(test)]
+mod full;
 mod list;
 mod mend;
 mod queue;
@@ -49,7 +51,7 @@ pub use self::{
 };
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
-    StoreError, TaskRecord, Ticket, tickets::Tickets,
+    StoreError, TaskRecord, Ticket, health::Health, tickets::Tickets,
 };
 use crate::domain::{
     event::{Envelope, Fact},
@@ -144,6 +146,7 @@ pub struct SqliteStore {
     tickets: Arc<Tickets>,
     tail: Arc<Tail>,
     durable: Arc<watch::Sender<Pos>>,
+    health: Arc<watch::Sender<Health>>,
     readers: Readers,
     background: Mutex<Option<Background>>,
 }
@@ -174,8 +177,14 @@ impl SqliteStore {
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let mut db = schema::open_writer(path, options.durability, options.busy_timeout)?;
         mend::open_runs(&mut db).map_err(|source| OpenError::sqlite(path, source))?;
-        Self::start(path, options, |queue, tickets, tail, durable| {
-            let writer = Writer::new(db, queue, tickets, tail, durable)
+        Self::over(db, path, options)
+    }
+
+    fn over(db: rusqlite::Connection, path: &Path, options: Options) -> Result<Self, OpenError> {
+        let health = Arc::new(watch::Sender::new(Health::Well));
+        let told = Arc::clone(&health);
+        Self::start(path, options, health, |queue, tickets, tail, durable| {
+            let writer = Writer::new(db, queue, tickets, tail, durable, told)
                 .map_err(|source| OpenError::sqlite(path, source))?;
             let thread = std::thread::Builder::new().name("log-writer".to_owned()).spawn(|| writer.run());
             Ok(Background::Writer(thread.map_err(OpenError::Thread)?))
@@ -189,7 +198,7 @@ impl SqliteStore {
     /// If nothing was written yet, it was made by a later version, is no log, or cannot be reached.
     pub fn open_for_reading(path: &Path, options: Options) -> Result<Self, OpenError> {
         let db = schema::open_reader(path, options.busy_timeout)?;
-        Self::start(path, options, |queue, _, _, durable| {
+        Self::start(path, options, Arc::default(), |queue, _, _, durable| {
             queue.close();
             let (open, thread) = follow::start(db, durable).map_err(OpenError::Thread)?;
             Ok(Background::Follower(thread, open))
@@ -199,6 +208,7 @@ impl SqliteStore {
     fn start(
         path: &Path,
         options: Options,
+        health: Arc<watch::Sender<Health>>,
         background: impl FnOnce(
             Arc<Queue>,
             Arc<Tickets>,
@@ -215,7 +225,8 @@ impl SqliteStore {
         let tail = Arc::new(Tail::default());
         let background =
             background(Arc::clone(&queue), Arc::clone(&tickets), Arc::clone(&tail), Arc::clone(&durable))?;
-        Ok(Self { queue, tickets, tail, durable, readers, background: Mutex::new(Some(background)) })
+        let background = Mutex::new(Some(background));
+        Ok(Self { queue, tickets, tail, durable, health, readers, background })
     }
 
     /// Writes what was handed over, folds the write-ahead log into the file and ends the threads. Blocks until then.
@@ -233,6 +244,12 @@ impl SqliteStore {
         self.durable.send_modify(|_| {});
     }
 
+    /// Waits until nothing becomes durable any more.
+    async fn stuck(&self) {
+        // The sender is here.
+        let _ = self.health.subscribe().wait_for(|health| health.is_stuck()).await;
+    }
+
     /// Reads once everything is decided that was handed over before.
     fn read_after_writes<T: Send + 'static>(
         &self,
@@ -240,8 +257,12 @@ impl SqliteStore {
     ) -> BoxFuture<'_, Result<T, StoreError>> {
         let last = self.queue.last();
         async move {
-            // A failure is its own ticket's business.
-            let _ = self.tickets.outcome(last).await;
+            tokio::select! {
+                biased;
+                // A failure is its own ticket's business.
+                _ = self.tickets.outcome(last) => {}
+                () = self.stuck() => {}
+            }
             self.readers.ask(read).await
         }
         .boxed()
@@ -286,6 +307,10 @@ impl EventStore for SqliteStore {
 
     fn watch(&self) -> watch::Receiver<Pos> {
         self.durable.subscribe()
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

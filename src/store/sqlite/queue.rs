@@ -140,6 +140,13 @@ impl Queue {
         waiting
     }
 
+    /// Sleeps for `delay`, or until the queue is closed; tells whether it is.
+    pub(super) fn rest(&self, delay: Duration) -> bool {
+        let rested = self.filled.wait_timeout_while(self.lock(), delay, |waiting| !waiting.closed);
+        let (waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        waiting.closed
+    }
+
     /// Takes no more requests; those in it are still given out.
     pub(super) fn close(&self) {
         self.lock().closed = true;
