@@ -14,4 +14,5 @@ pub mod models;
 pub mod spent;
 pub mod state;
 pub mod tools;
+pub mod transfer;
 pub mod waiting;

@@ -48,6 +48,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         &[
             ("config", super::config_command::ABOUT),
             ("doctor", super::doctor::ABOUT),
+            ("export", super::export::EXPORT),
+            ("import", super::export::IMPORT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],
