@@ -9,6 +9,7 @@ use crate::{
     domain::{
         event::RunEnd,
         outcome::{Breakage, Outcome},
+        run::Run,
         time::Timestamp,
     },
     store::{
@@ -131,4 +132,46 @@ async fn a_log_of_the_first_version_is_brought_up_to_date_by_one_who_writes() {
     let late = SqliteStore::open_for_reading(&path, Options::default()).unwrap();
     assert_eq!(failed_and_open(&late).await, records);
     assert_eq!(late.settings().await.unwrap().len(), 1);
+}
+
+/// A log of each earlier version, as text.
+const SAMPLES: [&str; 3] = [
+    include_str!("../../../tests/formats/log-1.sql"),
+    include_str!("../../../tests/formats/log-2.sql"),
+    include_str!("../../../tests/formats/log-3.sql"),
+];
+
+/// What the runs of every sample say.
+async fn transcript(store: &SqliteStore) -> Vec<String> {
+    let mut told = Vec::new();
+    for record in store.runs(RunFilter::default()).await.unwrap() {
+        let log = store.read(record.run, Seq::START).await.unwrap();
+        let state = Run::replay(record.run, log.iter().map(|one| &one.fact));
+        let said = record.end.as_ref().map(|end| end.text.to_string()).unwrap_or_default();
+        let (task, seq, outcome) = (record.task_id.unwrap_or_default(), state.seq(), state.outcome());
+        told.push(format!("{task}: {seq} events, {outcome:?}, {said:?}"));
+    }
+    told
+}
+
+#[tokio::test]
+async fn a_log_of_every_earlier_version_says_what_it_said() {
+    let expected = ["t-1: 6 events, Some(Done), \"all counted: caf\u{e9}\"", "t-2: 3 events, None, \"\""]
+        .map(str::to_owned);
+    for (number, sample) in SAMPLES.into_iter().enumerate() {
+        let (_folder, path) = temp();
+        Connection::open(&path).unwrap().execute_batch(sample).unwrap();
+        let reader = SqliteStore::open_for_reading(&path, Options::default()).unwrap();
+        assert_eq!(transcript(&reader).await, expected, "version {}", number + 1);
+        drop(reader);
+        let writer = SqliteStore::open(&path, Options::default()).unwrap();
+        assert_eq!(transcript(&writer).await, expected, "version {}", number + 1);
+        let batch = writer.batches().await.unwrap().remove(0);
+        assert_eq!((batch.name.as_str(), writer.tasks(batch.id).await.unwrap().len()), ("tasks.jsonl", 2));
+        drop(writer);
+        assert_eq!(survey(&path).unwrap().findings, [], "version {}", number + 1);
+        let db = Connection::open(&path).unwrap();
+        let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+        assert_eq!(version, SAMPLES.len() + 1, "the version before has no sample");
+    }
 }
