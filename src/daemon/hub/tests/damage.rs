@@ -16,7 +16,7 @@ async fn a_damaged_log_ends_the_streams_that_would_need_it_and_no_other() {
     let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
     // While it is open: what is damaged before is mended as it opens.
     let db = rusqlite::Connection::open(&path).unwrap();
-    assert_eq!(db.execute("UPDATE append SET body = x'5b5d' WHERE run = 3", []).unwrap(), 1);
+    assert_eq!(db.execute("UPDATE append SET body = x'5b5d' WHERE pos = 4", []).unwrap(), 1);
     drop(db);
 
     let live = broadcast::channel(1).0;
