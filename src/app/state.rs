@@ -11,6 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
+use super::doctor;
 use crate::{
     config::Durability,
     domain::id::RunId,
@@ -98,6 +99,7 @@ impl State {
             Durability::Process => sqlite::Durability::Process,
         };
         let options = sqlite::Options { durability, ..sqlite::Options::default() };
+        check_not_emptied(&folder)?;
         make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
         Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
@@ -126,6 +128,16 @@ impl State {
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }
     }
+}
+
+/// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew.
+fn check_not_emptied(folder: &StateFolder) -> Result<(), OpenError> {
+    let log = folder.log();
+    let is_empty = log.metadata().map_or(true, |facts| facts.len() == 0);
+    if is_empty && doctor::was_used(folder.path()) {
+        return Err(OpenError::Malformed { path: log, source: None });
+    }
+    Ok(())
 }
 
 /// Makes the log's file if there is none: SQLite would make it as the umask says. Its other files have the mode of this one.

@@ -221,7 +221,14 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), tell)?;
     let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
     let total = chosen.len();
-    let batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper).await?;
+    let stopped = stopper.clone();
+    let batch = tokio::select! {
+        batch = Batch::prepare(&context.config, journal, tasks, chosen, options, stopper) => batch?,
+        () = stopped.drained() => {
+            tell("stopped before anything ran; the same command starts it");
+            return Ok(signals.received().unwrap_or(Exit::NotDone));
+        }
+    };
     warn_of_silent_tools(batch.herder(), &offered, tell);
     warn_of_confinement(batch.herder(), tell);
     let how_to_go_on = match folder {

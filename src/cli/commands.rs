@@ -49,6 +49,9 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         &[
             ("config", super::config_command::ABOUT),
             ("policy", super::policy::ABOUT),
+            ("doctor", super::doctor::ABOUT),
+            ("export", super::export::EXPORT),
+            ("import", super::export::IMPORT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::{
     app::{
         batch::BatchError,
+        doctor::RepairError,
         herder::StartError,
         input::{InputError, SingleError},
         models::ModelsError,
@@ -18,6 +19,7 @@ use crate::{
         server::{socket::SocketError, systemd::OddSocket},
         wire::Code,
     },
+    store::folder::FolderError,
     telemetry::{log::LogError, prometheus::MetricsError},
 };
 
@@ -101,6 +103,15 @@ impl Exit {
         if let Some(state) = error.downcast_ref::<StateError>() {
             return Self::of_state(state);
         }
+        if let Some(folder) = error.downcast_ref::<FolderError>() {
+            return Self::of_folder(folder);
+        }
+        if let Some(repair) = error.downcast_ref::<RepairError>() {
+            return match repair {
+                RepairError::Folder(folder) => Self::of_folder(folder),
+                RepairError::Log(_) | RepairError::File { .. } => Self::NotDone,
+            };
+        }
         // What a person can put right before anything runs.
         let usage = error.is::<ConfigError>()
             || error.is::<ModelsError>()
@@ -153,6 +164,12 @@ impl Exit {
 
     const fn of_state(error: &StateError) -> Self {
         if error.is_newer() { Self::Version } else { Self::Usage }
+    }
+}
+
+impl Exit {
+    const fn of_folder(error: &FolderError) -> Self {
+        if matches!(error, FolderError::Newer { .. }) { Self::Version } else { Self::Usage }
     }
 }
 

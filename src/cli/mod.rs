@@ -29,8 +29,10 @@ pub mod completions;
 pub mod config_command;
 pub mod continue_command;
 pub mod demo;
+pub mod doctor;
 pub mod events;
 pub mod exit;
+pub mod export;
 #[cfg(test)]
 mod fake;
 mod folder;
@@ -168,6 +170,12 @@ enum Command {
     Policy(policy::PolicyArgs),
     #[command(about = short(demo::ABOUT), long_about = demo::ABOUT, after_long_help = demo::AFTER)]
     Demo(demo::DemoArgs),
+    #[command(about = short(export::EXPORT), long_about = export::EXPORT, after_long_help = export::EXPORT_AFTER)]
+    Export(export::ExportArgs),
+    #[command(about = short(export::IMPORT), long_about = export::IMPORT, after_long_help = export::IMPORT_AFTER)]
+    Import(export::ImportArgs),
+    #[command(about = short(doctor::ABOUT), long_about = doctor::ABOUT, after_long_help = doctor::AFTER)]
+    Doctor(doctor::DoctorArgs),
     #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
     #[command(after_long_help = completions::AFTER)]
     Completions(completions::CompletionsArgs),
@@ -250,6 +258,9 @@ impl Cli {
             Command::Config(args) => config_command::main(&args, &context),
             Command::Policy(args) => policy::main(&args, &context),
             Command::Completions(args) => completions::main(&args),
+            Command::Doctor(args) => doctor::main(&args, &context),
+            Command::Export(args) => block_on(export::export_main(args, context)),
+            Command::Import(args) => block_on(export::import_main(args, context)),
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
@@ -318,6 +329,9 @@ impl Cli {
             | Command::Mcp(_)
             | Command::Config(_)
             | Command::Policy(_)
+            | Command::Doctor(_)
+            | Command::Export(_)
+            | Command::Import(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };

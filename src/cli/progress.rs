@@ -55,6 +55,8 @@ pub struct Progress {
     retries: u64,
     /// How many runs wait without a slot, and what for.
     waits: Vec<(usize, String)>,
+    /// Why nothing goes on at all.
+    trouble: Option<String>,
     recent: VecDeque<Duration>,
 }
 
@@ -82,6 +84,11 @@ impl Progress {
     /// So many runs wait without a slot, and what for.
     pub fn set_waits(&mut self, waits: Vec<(usize, String)>) {
         self.waits = waits;
+    }
+
+    /// Nothing goes on for this reason; or it does.
+    pub fn set_trouble(&mut self, trouble: Option<String>) {
+        self.trouble = trouble;
     }
 
     /// Of so much that may be spent so much is.
@@ -168,6 +175,7 @@ impl Progress {
         let mut parts: Vec<String> = self.outcomes().map(|(name, count)| format!("{count} {name}")).collect();
         parts.push(format!("{} running", self.running));
         parts.push(format!("{} queued", self.queued()));
+        parts.extend(self.trouble.clone());
         parts.extend(self.waits.iter().map(|(runs, what)| format!("{runs} waiting: {what}")));
         parts.extend((self.retries > 0).then(|| counted_retries(self.retries)));
         parts.push(format!("{} tokens in, {} out", short(self.usage.input), short(self.usage.output)));
@@ -202,6 +210,7 @@ impl Progress {
             "running": self.running,
             "queued": self.queued(),
             "waiting": self.waits.iter().map(|(runs, what)| json!({"runs": runs, "for": what})).collect::<Vec<_>>(),
+            "trouble": self.trouble,
             "retries": self.retries,
             "input_tokens": self.usage.input,
             "output_tokens": self.usage.output,

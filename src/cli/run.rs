@@ -115,7 +115,15 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), say)?;
     let live = herder.supervisor.services().live.subscribe();
-    let submitted = herder.supervisor.submit(new_run(), Arc::new(spec)).await?;
+    let submitted = tokio::select! {
+        submitted = herder.supervisor.submit(new_run(), Arc::new(spec)) => submitted?,
+        // Only a log that takes nothing leaves the time for it.
+        () = stopper.drained() => {
+            herder.close().await;
+            say("the task was not taken on, since the log took nothing; nothing ran");
+            return Ok(signals.received().unwrap_or(Exit::NotDone));
+        }
+    };
     let run = submitted.run;
     let store = herder.state().store.clone();
     let mut watch = Watch::new(args.json, args.quiet);

@@ -88,6 +88,12 @@ fn text(status: &Status, now: Timestamp) -> String {
     rows.extend(status.listen.clone().map(|listen| ("listens", listen)));
     let log = status.log_bytes.map_or_else(String::new, |bytes| format!(", log {}B", short(bytes)));
     rows.push(("state", format!("{}{log}", status.state)));
+    rows.extend(
+        status
+            .trouble
+            .clone()
+            .map(|trouble| ("trouble", format!("{trouble}; nothing goes on until there is room"))),
+    );
     rows.push((
         "live",
         format!(

@@ -302,6 +302,10 @@ async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
             drain.await;
         }
     }
+    if desk.log_trouble().is_some() {
+        // What waits for room would wait for ever; what was durable is.
+        desk.herder().close().await;
+    }
     desk.batches().closed().await;
 }
 

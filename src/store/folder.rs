@@ -6,7 +6,7 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -34,7 +34,7 @@ pub enum FolderError {
     #[error("{path}: no herder state here; check the path given by --state")]
     Missing { path: PathBuf },
     /// Its format file says something that no version wrote.
-    #[error("{path}: the file `format` is damaged; restore it or name another state folder")]
+    #[error("{path}: the file `format` is damaged; `herder doctor {path} --repair` writes it anew")]
     Damaged { path: PathBuf },
     /// The file system refused.
     #[error("{path}: cannot {action}; check that the folder exists and is yours")]
@@ -100,6 +100,50 @@ impl StateFolder {
             Some(()) => Ok(Self { path: path.to_owned(), _lock: None }),
             None => Err(FolderError::Missing { path: path.to_owned() }),
         }
+    }
+
+    /// Opens a folder to mend it: as for writing, but a damaged or a missing format beside a log is written anew.
+    /// What stood there is set aside. Tells whether it was.
+    ///
+    /// # Errors
+    /// As [`Self::open_for_writing`]; and if there is no log, since then nothing says that it is a state folder.
+    pub fn open_to_mend(path: &Path, aside: &str) -> Result<(Self, bool), FolderError> {
+        let failed = |action| move |source| FolderError::Io { path: path.to_owned(), action, source };
+        let is_damaged = match format(path) {
+            Ok(Some(())) => false,
+            Ok(None) | Err(FolderError::Damaged { .. }) => true,
+            Err(error) => return Err(error),
+        };
+        if is_damaged && !path.join("log.db").exists() {
+            return Err(FolderError::Missing { path: path.to_owned() });
+        }
+        let lock = lock(path)?;
+        if is_damaged {
+            match std::fs::rename(path.join("format"), path.join(format!("format.{aside}"))) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("set its file `format` aside")(error));
+                }
+                Ok(()) | Err(_) => write_format(path).map_err(failed("write to the folder"))?,
+            }
+        }
+        Ok((Self { path: path.to_owned(), _lock: Some(lock) }, is_damaged))
+    }
+
+    /// Who writes to the folder, if anybody does. Takes no lock, so it is in nobody's way.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn holder(path: &Path) -> io::Result<Option<Holder>> {
+        let mut lock = match File::open(path.join("lock")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let inode = format!(":{}", lock.metadata()?.ino());
+        let held = std::fs::read_to_string("/proc/locks")?.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.any(|word| word == "FLOCK") && words.any(|word| word.ends_with(&inode))
+        });
+        Ok(held.then(|| holder(&mut lock)))
     }
 
     /// The folder.
@@ -271,9 +315,28 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_no_version_wrote_is_refused() {
+    fn a_format_that_no_version_wrote_is_refused_and_beside_a_log_it_is_mended() {
         let dir = temp();
-        std::fs::write(dir.path().join("format"), "herder state one\n").unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("format"), "herder st\u{fffd}").unwrap();
         assert!(matches!(StateFolder::open_for_writing(dir.path()), Err(FolderError::Damaged { .. })));
+        let mended = StateFolder::open_to_mend(dir.path(), "old");
+        assert!(matches!(mended.map(drop), Err(FolderError::Missing { .. })));
+        std::fs::write(at("log.db"), "").unwrap();
+        assert!(StateFolder::open_to_mend(dir.path(), "old").unwrap().1);
+        assert_eq!(std::fs::read_to_string(at("format.old")).unwrap(), "herder st\u{fffd}");
+        assert!(!StateFolder::open_to_mend(dir.path(), "old").unwrap().1);
+        assert!(StateFolder::open_for_writing(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn who_holds_a_folder_is_told_without_taking_it() {
+        let dir = temp();
+        assert_eq!(StateFolder::holder(dir.path()).unwrap(), None);
+        let held = StateFolder::open_for_writing(dir.path()).unwrap();
+        let holder = StateFolder::holder(dir.path()).unwrap();
+        assert_eq!(holder.and_then(Holder::pid), Some(std::process::id()));
+        drop(held);
+        assert_eq!(StateFolder::holder(dir.path()).unwrap(), None);
     }
 }

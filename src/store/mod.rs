@@ -7,8 +7,10 @@
 mod audit;
 #[cfg(test)]
 mod contract;
+mod damage;
 pub mod feed;
 pub mod folder;
+pub mod health;
 pub mod memory;
 mod runs;
 #[cfg(test)]
@@ -21,12 +23,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
+use self::health::Health;
 pub use self::{
     audit::{AuditFilter, AuditRecord},
+    damage::Damage,
     runs::{Asked, RunCounts, RunFilter, RunRecord},
 };
 use crate::domain::{
-    event::{DecodeError, Envelope, Fact},
+    event::{Envelope, Fact},
     id::{BatchId, Pos, RunId, Seq},
     time::Timestamp,
 };
@@ -78,6 +82,12 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// The place of the last durable fact. It only says that there is more to read; the facts are read by cursor.
     fn watch(&self) -> watch::Receiver<Pos>;
+
+    /// Whether what is handed over becomes durable. While it is stuck, questions are answered with what is durable, since
+    /// the rest may be long in coming.
+    fn health(&self) -> watch::Receiver<Health> {
+        watch::channel(Health::Well).1
+    }
 
     /// Runs that match, oldest first.
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>>;
@@ -157,8 +167,13 @@ pub enum StoreError {
         pos: Pos,
         run: RunId,
         #[source]
-        source: Arc<DecodeError>,
+        source: Arc<Damage>,
     },
+    /// The medium holds no sound log any more. Nothing more is written to it.
+    #[error(
+        "the event log's file is damaged; stop herder and salvage it with `herder doctor STATE --repair`"
+    )]
+    Malformed(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// A fact cannot be encoded.
     #[error("event cannot be encoded")]
     Encode(#[source] Arc<serde_json::Error>),

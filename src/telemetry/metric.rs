@@ -93,6 +93,10 @@ metrics! {
     Histogram Seconds STORE_COMMIT_SECONDS = "store_commit_seconds";
     /// Requests that share one commit of the log.
     Histogram Count STORE_COMMIT_REQUESTS = "store_commit_requests";
+    /// 1 while the log takes nothing, most often because its disk is full.
+    Gauge Count STORE_STUCK = "store_stuck";
+    /// Bytes of the log's files.
+    Gauge Bytes STORE_BYTES = "store_bytes";
 }
 
 /// The label `ok`.

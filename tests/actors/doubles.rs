@@ -20,11 +20,12 @@ use herder::{
         call::{Access, EffectClass, Mode, Scope, ToolSpec},
         event::{Envelope, Fact},
         id::{BatchId, Pos, RunId, Seq},
+        time::Timestamp,
     },
     model::{Delta, ModelError, ModelProvider, Request},
     store::{
         AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
-        StoreError, TaskRecord, Ticket, memory::MemoryStore,
+        StoreError, TaskRecord, Ticket, health::Health, memory::MemoryStore,
     },
     tool::{CallContext, Output, Started, Tool, workspace::Workspace},
 };
@@ -227,6 +228,7 @@ pub(crate) struct TroubledStore {
     pub(crate) inner: MemoryStore,
     /// Whether the disk answers; until it does, nobody hears what has reached it.
     pub(crate) disk: watch::Sender<bool>,
+    health: watch::Sender<Health>,
     appends: Mutex<HashMap<RunId, usize>>,
     judge: Box<Judge>,
 }
@@ -238,9 +240,22 @@ impl TroubledStore {
         Self {
             inner: MemoryStore::default(),
             disk: watch::Sender::new(true),
+            health: watch::Sender::new(Health::Well),
             appends: Mutex::default(),
             judge: Box::new(judge),
         }
+    }
+
+    /// Its disk is full.
+    pub(crate) fn fill(&self) {
+        self.disk.send_replace(false);
+        self.health.send_replace(Health::Stuck { since: Timestamp::default(), free_bytes: Some(0) });
+    }
+
+    /// There is room on it again.
+    pub(crate) fn make_room(&self) {
+        self.disk.send_replace(true);
+        self.health.send_replace(Health::Well);
     }
 
     pub(crate) fn appends(&self, run: RunId) -> usize {
@@ -284,6 +299,10 @@ impl EventStore for TroubledStore {
 
     fn watch(&self) -> watch::Receiver<Pos> {
         self.inner.watch()
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {

@@ -13,6 +13,7 @@ mod cancel_call;
 mod doubles;
 mod drain;
 mod fallbacks;
+mod full_log;
 mod http;
 mod limited;
 mod limits;

@@ -35,6 +35,7 @@ mod notice;
 mod over;
 mod provider;
 mod revival;
+mod room;
 mod root;
 mod settle;
 mod shard;

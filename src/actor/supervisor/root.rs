@@ -19,6 +19,7 @@ use super::{
     notice::Notices,
     over::Ended,
     provider::{Attended, Blocked},
+    room::LogRoom,
     shard::Shard,
     spawn_executor,
 };
@@ -63,6 +64,7 @@ pub(super) struct Tree {
     pub(super) gates: Gates,
     pub(super) accounts: Accounts,
     max_live: usize,
+    log_room: LogRoom,
     /// Whether a run starts only if its model has a place free for it.
     pub(super) follows_models: bool,
     pub(super) attended: Attended,
@@ -87,6 +89,7 @@ impl Actor for Root {
         for _ in 0..self.services.settings.shards.max(1) {
             shards.push(self.spawn_shard(&me, &executor).await?);
         }
+        let log_room = LogRoom::watch(&*self.services.store, &me);
         Ok(Tree {
             me,
             services: self.services.clone(),
@@ -100,6 +103,7 @@ impl Actor for Root {
             gates: Gates::default(),
             accounts: Accounts::new(&self.services, self.notices.clone()),
             max_live: self.services.settings.max_live_runs,
+            log_room,
             follows_models: self.services.settings.follow_models,
             attended: Attended::default(),
             blocked: self.blocked.clone(),
@@ -282,7 +286,8 @@ impl Tree {
     }
 
     fn fill_slots(&mut self) {
-        while self.live.len() < self.max_live
+        while self.log_room.is_there()
+            && self.live.len() < self.max_live
             && let Some(Admitted { run, done }) = self.next()
         {
             let id = run.id();

@@ -45,8 +45,13 @@ pub(super) async fn rebuild(
         lines.push((*place, line));
     }
     match (&options.out, options.keep_order) {
-        (Some(out), false) => Results::to_file(out, lines.into_iter().map(|(_, line)| line)),
-        (Some(out), true) => keep_order(Results::to_file(out, [])?, lines, chosen, tasks.len()).await,
+        (Some(out), false) => {
+            Ok(Results::to_file(out, lines.into_iter().map(|(_, line)| line))?.until(stopper.clone()))
+        }
+        (Some(out), true) => {
+            let results = Results::to_file(out, [])?.until(stopper.clone());
+            keep_order(results, lines, chosen, tasks.len()).await
+        }
         (None, true) => keep_order(Results::to_stdout(stopper.clone())?, lines, chosen, tasks.len()).await,
         (None, false) => {
             let mut results = Results::to_stdout(stopper.clone())?;

@@ -6,9 +6,10 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Write},
+    io::{self, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,9 @@ use super::{BatchError, Stopper};
 
 /// Lines that wait for whoever reads the standard output.
 const UNREAD_LINES: usize = 64;
+
+/// Between two tries while there is no room for a line: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Where result lines go.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ enum To {
     File {
         path: PathBuf,
         file: File,
+        /// How far it is written in whole lines.
+        len: u64,
     },
 }
 
@@ -83,8 +89,15 @@ impl Results {
         }
         writer.flush().map_err(failed)?;
         drop(writer);
+        let len = file.metadata().map_err(failed)?.len();
         std::fs::rename(&fresh, path).map_err(failed)?;
-        Ok(Self::to(To::File { path: path.to_owned(), file }, Stopper::default()))
+        Ok(Self::to(To::File { path: path.to_owned(), file, len }, Stopper::default()))
+    }
+
+    /// Waits for room, where there is none, no longer than until `stopper` says to stop at once.
+    #[must_use]
+    pub fn until(self, stopper: Stopper) -> Self {
+        Self { stopper, ..self }
     }
 
     /// Keeps the order of `places` from now on: a line waits for those before it.
@@ -126,8 +139,8 @@ impl To {
     async fn write(&mut self, line: Vec<u8>, stopper: &Stopper) -> Result<(), BatchError> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::File { path, file } => file
-                .write_all(&line)
+            Self::File { path, file, len } => append(file, len, &line, path, stopper)
+                .await
                 .map_err(|source| BatchError::Out { out: path.display().to_string(), source }),
             Self::Stdout { lines, .. } => {
                 let sent = tokio::select! {
@@ -150,6 +163,38 @@ impl To {
     }
 }
 
+/// Appends a line, whole; while the disk is full, again and again, until the batch is to stop at once.
+async fn append(
+    file: &mut File,
+    len: &mut u64,
+    line: &[u8],
+    path: &Path,
+    stopper: &Stopper,
+) -> io::Result<()> {
+    let mut pause = PAUSE.0;
+    loop {
+        let Err(error) = file.seek(SeekFrom::Start(*len)).and_then(|_| file.write_all(line)) else {
+            *len += line.len() as u64;
+            return Ok(());
+        };
+        // Whoever reads it finds no half of a line.
+        if file.metadata()?.len() > *len {
+            file.set_len(*len)?;
+        }
+        if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return Err(error);
+        }
+        if pause == PAUSE.0 {
+            tracing::error!(%error, out = %path.display(), "results wait until there is room");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopper.stopped_now() => return Err(error),
+        }
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
 /// Writes lines until no more come or nobody reads any more.
 fn write_to_stdout(mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
     while let Some(line) = lines.blocking_recv() {
@@ -164,4 +209,34 @@ fn write_to_stdout(mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
 
 fn stdout_failed(source: io::Error) -> BatchError {
     BatchError::Out { out: "stdout".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_waits_for_room_until_the_batch_is_to_stop_at_once() {
+        let (file, stopper) =
+            (File::options().write(true).open("/dev/full").expect("opened"), Stopper::default());
+        let to = To::File { path: "/dev/full".into(), file, len: 0 };
+        let mut results = Results::to(to, stopper.clone());
+        let mut write = std::pin::pin!(results.write(0, b"{}\n".to_vec()));
+        let hour = Duration::from_secs(3600);
+        assert!(tokio::time::timeout(hour, &mut write).await.is_err());
+        stopper.stop();
+        stopper.stop();
+        assert!(matches!(write.await, Err(BatchError::Out { .. })));
+    }
+
+    #[tokio::test]
+    async fn what_was_left_of_half_a_line_is_gone_once_the_results_are_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out.jsonl");
+        std::fs::write(&out, b"{\"id\":\"a\"}\n{\"id\":\"caf\xc3").expect("written");
+        let mut results = Results::to_file(&out, [b"{\"id\":\"a\"}\n".to_vec()]).expect("made");
+        results.write(1, b"{\"id\":\"b\"}\n".to_vec()).await.expect("written");
+        let text = std::fs::read_to_string(&out).expect("text");
+        assert_eq!(text, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n");
+    }
 }

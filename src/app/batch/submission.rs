@@ -175,7 +175,9 @@ impl OnItsWay {
                 }
             }
             Err(SubmitError::Store(error @ StoreError::Closed)) => return Err(error),
-            Err(SubmitError::Store(error @ StoreError::Unavailable(_))) => HowOver::Lost(Some(error)),
+            Err(SubmitError::Store(error @ (StoreError::Unavailable(_) | StoreError::Malformed(_)))) => {
+                HowOver::Lost(Some(error))
+            }
             Err(SubmitError::Stopping) => HowOver::Stopped,
             Err(error @ (SubmitError::Store(_) | SubmitError::Refused(_))) => HowOver::Left(Arc::new(error)),
         };

@@ -268,6 +268,7 @@ pub(super) const fn is_passing(error: &StoreError) -> bool {
         StoreError::Conflict { .. }
         | StoreError::Closed
         | StoreError::Damaged { .. }
+        | StoreError::Malformed(_)
         | StoreError::Encode(_) => false,
     }
 }

@@ -75,6 +75,7 @@ impl Shown {
         self.progress.set_running(live);
         self.progress.set_waits(waits.iter().map(|wait| waits::waiting(wait, now)).collect());
         self.progress.set_retries(retries.values().sum());
+        self.progress.set_trouble(supervisor.services().store.health().borrow().trouble());
         self.budget(supervisor).await;
         self.reporter.show(&self.progress, self.since.elapsed());
     }
@@ -93,6 +94,7 @@ impl Shown {
 
     pub(super) fn finish(mut self, report: &Report, how_to_go_on: &str) {
         self.progress.set_running(0);
+        self.progress.set_trouble(None);
         self.progress.set_retries(report.retries);
         if report.unfinished == 0 {
             self.progress.set_waits(Vec::new());

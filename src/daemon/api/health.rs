@@ -30,7 +30,10 @@ pub(super) async fn live(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, 
     responses((status = 200, body = Health)))]
 pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, ApiError> {
     match desk.phase() {
-        Phase::Ready => Ok(Json(Health { status: "ok".to_owned() })),
+        Phase::Ready => match desk.log_trouble() {
+            None => Ok(Json(Health { status: "ok".to_owned() })),
+            Some(trouble) => Err(ApiError::new(Code::Unavailable, trouble)),
+        },
         phase @ (Phase::Starting | Phase::Stopping) => {
             Err(ApiError::new(Code::Unavailable, format!("the daemon is {}", phase.as_str())))
         }

@@ -15,6 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     hub::Hub,
     notify::Teller,
+    process,
     wire::{ApiError, Changed, Code},
 };
 use crate::{
@@ -29,6 +30,7 @@ use crate::{
         time::Timestamp,
     },
     store::{AuditRecord, EventStore, RunRecord, StoreError},
+    telemetry::metric,
 };
 
 mod audit;
@@ -288,6 +290,13 @@ impl Desk {
 
     /// The metrics as text.
     pub fn metrics(&self) -> String {
+        if let Some(bytes) = process::facts(&self.place.state).log_bytes {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a gauge takes a float, and no log is that large"
+            )]
+            metrics::gauge!(metric::STORE_BYTES).set(bytes as f64);
+        }
         (self.metrics)()
     }
 
@@ -366,6 +375,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(ref source) => {
                 Self::new(Code::StoreUnavailable, format!("{error}: {source}"))
             }
+            StoreError::Malformed(_) => Self::new(Code::StoreUnavailable, error.to_string()),
             StoreError::Conflict { .. } | StoreError::Damaged { .. } | StoreError::Encode(_) => {
                 Self::new(Code::Internal, error.to_string())
             }

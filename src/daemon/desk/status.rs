@@ -54,7 +54,13 @@ impl Desk {
             followers: count(self.hub.followers()),
             rss_bytes: process.rss_bytes,
             log_bytes: process.log_bytes,
+            trouble: self.log_trouble(),
         }
+    }
+
+    /// Why nothing becomes durable, if that is so.
+    pub fn log_trouble(&self) -> Option<String> {
+        self.herder.supervisor.services().store.health().borrow().trouble()
     }
 
     /// Whether the root of the actors answers.

@@ -119,7 +119,7 @@ impl From<&StoreError> for End {
             StoreError::Damaged { .. } | StoreError::Conflict { .. } | StoreError::Encode(_) => {
                 Code::Internal
             }
-            StoreError::Unavailable(_) => Code::StoreUnavailable,
+            StoreError::Unavailable(_) | StoreError::Malformed(_) => Code::StoreUnavailable,
         };
         Self::Failed(ApiError::new(code, error.to_string()))
     }

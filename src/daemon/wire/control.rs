@@ -150,6 +150,9 @@ pub struct Status {
     pub rss_bytes: Option<u64>,
     /// Bytes of its state folder's log.
     pub log_bytes: Option<u64>,
+    /// Why nothing starts and nothing goes on, as that the log's disk is full; absent while all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// What can be changed while the daemon runs. What is absent stays.

@@ -15,7 +15,8 @@ use crate::{
         time::Timestamp,
     },
     store::{
-        Asked, AuditFilter, AuditRecord, RunCounts, RunFilter, RunRecord, StoreError, runs::OutcomeName,
+        Asked, AuditFilter, AuditRecord, Damage, RunCounts, RunFilter, RunRecord, StoreError,
+        runs::OutcomeName,
     },
 };
 
@@ -137,9 +138,9 @@ fn wanted(submitted: &'static str, filter: &RunFilter) -> Option<Wanted> {
 
 fn record(row: &Row<'_>) -> Result<RunRecord, StoreError> {
     let run = RunId::from_bytes(row.get(1)?);
-    let damaged = |source| {
+    let damaged = |source: DecodeError| {
         let pos = Pos::new(row.get(0).unwrap_or_default());
-        StoreError::Damaged { pos, run, source: Arc::new(source) }
+        StoreError::Damaged { pos, run, source: Arc::new(Damage::from(source)) }
     };
     let end = row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
     Ok(RunRecord {

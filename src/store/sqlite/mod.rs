@@ -4,12 +4,21 @@
 //! The number of open files is fixed. Killing the process at any point loses nothing that a ticket was answered for.
 //! That no second process writes is for whoever opens it to see to, by the state folder's lock.
 
+mod append;
+mod check;
+#[cfg(test)]
+mod damaged;
 mod follow;
+#[cfg(test)]
+mod full;
 mod list;
+mod mend;
 mod queue;
 mod read;
 mod rows;
+mod salvage;
 mod schema;
+mod survey;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -26,20 +35,26 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
+use rusqlite::ErrorCode;
 use tokio::sync::watch;
 
 use self::{
-    queue::{Append, Milestone, Queue, Request},
+    append::Append,
+    queue::{Queue, Request},
     read::Readers,
     tail::Tail,
     writer::Writer,
 };
+pub use self::{
+    salvage::{Salvaged, salvage},
+    survey::{Finding, Repaired, Survey, repair, survey},
+};
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
-    StoreError, TaskRecord, Ticket, runs::about, tickets::Tickets,
+    StoreError, TaskRecord, Ticket, health::Health, tickets::Tickets,
 };
 use crate::domain::{
-    event::{Envelope, Event, Fact, encode},
+    event::{Envelope, Fact},
     id::{BatchId, Pos, RunId, Seq},
 };
 
@@ -80,7 +95,10 @@ pub enum OpenError {
     /// There is nothing in it yet.
     #[error("{path}: no log has been written yet")]
     Empty { path: PathBuf },
-    /// It is no log, is damaged, or cannot be reached.
+    /// It is no sound log.
+    #[error("{path}: the log is damaged; nothing was changed, and `herder doctor {folder} --repair` salvages what can be read", folder = folder(path))]
+    Malformed { path: PathBuf, source: Option<rusqlite::Error> },
+    /// It cannot be reached.
     #[error("{path}: the log cannot be opened")]
     Sqlite {
         path: PathBuf,
@@ -94,14 +112,32 @@ pub enum OpenError {
 
 impl OpenError {
     fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
-        Self::Sqlite { path: path.to_owned(), source }
+        let path = path.to_owned();
+        if is_malformed(&source) {
+            Self::Malformed { path, source: Some(source) }
+        } else {
+            Self::Sqlite { path, source }
+        }
     }
+}
+
+fn folder(log: &Path) -> std::path::Display<'_> {
+    log.parent().unwrap_or(log).display()
 }
 
 impl From<rusqlite::Error> for StoreError {
     fn from(source: rusqlite::Error) -> Self {
-        Self::Unavailable(Arc::new(source))
+        if is_malformed(&source) {
+            Self::Malformed(Arc::new(source))
+        } else {
+            Self::Unavailable(Arc::new(source))
+        }
     }
+}
+
+/// Whether the file is no sound database.
+fn is_malformed(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// A log in a SQLite file. Dropping it writes what was handed over.
@@ -110,6 +146,7 @@ pub struct SqliteStore {
     tickets: Arc<Tickets>,
     tail: Arc<Tail>,
     durable: Arc<watch::Sender<Pos>>,
+    health: Arc<watch::Sender<Health>>,
     readers: Readers,
     background: Mutex<Option<Background>>,
 }
@@ -138,9 +175,16 @@ impl SqliteStore {
     /// # Errors
     /// If it was made by a later version, is no log, or cannot be reached.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let db = schema::open_writer(path, options.durability, options.busy_timeout)?;
-        Self::start(path, options, |queue, tickets, tail, durable| {
-            let writer = Writer::new(db, queue, tickets, tail, durable)
+        let mut db = schema::open_writer(path, options.durability, options.busy_timeout)?;
+        mend::open_runs(&mut db).map_err(|source| OpenError::sqlite(path, source))?;
+        Self::over(db, path, options)
+    }
+
+    fn over(db: rusqlite::Connection, path: &Path, options: Options) -> Result<Self, OpenError> {
+        let health = Arc::new(watch::Sender::new(Health::Well));
+        let told = Arc::clone(&health);
+        Self::start(path, options, health, |queue, tickets, tail, durable| {
+            let writer = Writer::new(db, queue, tickets, tail, durable, told)
                 .map_err(|source| OpenError::sqlite(path, source))?;
             let thread = std::thread::Builder::new().name("log-writer".to_owned()).spawn(|| writer.run());
             Ok(Background::Writer(thread.map_err(OpenError::Thread)?))
@@ -154,7 +198,7 @@ impl SqliteStore {
     /// If nothing was written yet, it was made by a later version, is no log, or cannot be reached.
     pub fn open_for_reading(path: &Path, options: Options) -> Result<Self, OpenError> {
         let db = schema::open_reader(path, options.busy_timeout)?;
-        Self::start(path, options, |queue, _, _, durable| {
+        Self::start(path, options, Arc::default(), |queue, _, _, durable| {
             queue.close();
             let (open, thread) = follow::start(db, durable).map_err(OpenError::Thread)?;
             Ok(Background::Follower(thread, open))
@@ -164,6 +208,7 @@ impl SqliteStore {
     fn start(
         path: &Path,
         options: Options,
+        health: Arc<watch::Sender<Health>>,
         background: impl FnOnce(
             Arc<Queue>,
             Arc<Tickets>,
@@ -180,7 +225,8 @@ impl SqliteStore {
         let tail = Arc::new(Tail::default());
         let background =
             background(Arc::clone(&queue), Arc::clone(&tickets), Arc::clone(&tail), Arc::clone(&durable))?;
-        Ok(Self { queue, tickets, tail, durable, readers, background: Mutex::new(Some(background)) })
+        let background = Mutex::new(Some(background));
+        Ok(Self { queue, tickets, tail, durable, health, readers, background })
     }
 
     /// Writes what was handed over, folds the write-ahead log into the file and ends the threads. Blocks until then.
@@ -198,6 +244,12 @@ impl SqliteStore {
         self.durable.send_modify(|_| {});
     }
 
+    /// Waits until nothing becomes durable any more.
+    async fn stuck(&self) {
+        // The sender is here.
+        let _ = self.health.subscribe().wait_for(|health| health.is_stuck()).await;
+    }
+
     /// Reads once everything is decided that was handed over before.
     fn read_after_writes<T: Send + 'static>(
         &self,
@@ -205,8 +257,12 @@ impl SqliteStore {
     ) -> BoxFuture<'_, Result<T, StoreError>> {
         let last = self.queue.last();
         async move {
-            // A failure is its own ticket's business.
-            let _ = self.tickets.outcome(last).await;
+            tokio::select! {
+                biased;
+                // A failure is its own ticket's business.
+                _ = self.tickets.outcome(last) => {}
+                () = self.stuck() => {}
+            }
             self.readers.ask(read).await
         }
         .boxed()
@@ -221,17 +277,8 @@ impl Drop for SqliteStore {
 
 impl EventStore for SqliteStore {
     fn append(&self, run: RunId, expected: Seq, facts: &[Fact]) -> Result<Ticket, StoreError> {
-        let encoded = |error| StoreError::Encode(Arc::new(error));
-        let body = encode(facts).map_err(encoded)?;
-        let milestones = facts.iter().filter_map(milestone).collect::<Result<_, _>>().map_err(encoded)?;
-        self.queue.hand_over(Request::Append(Append {
-            run,
-            expected,
-            count: facts.len() as u64,
-            body,
-            facts: facts.into(),
-            milestones,
-        }))
+        let append = Append::of(run, expected, facts);
+        self.queue.hand_over(Request::Append(append.map_err(|error| StoreError::Encode(Arc::new(error)))?))
     }
 
     fn durable(&self, ticket: Ticket) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -260,6 +307,10 @@ impl EventStore for SqliteStore {
 
     fn watch(&self) -> watch::Receiver<Pos> {
         self.durable.subscribe()
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     fn runs(&self, filter: RunFilter) -> BoxFuture<'_, Result<Vec<RunRecord>, StoreError>> {
@@ -305,22 +356,4 @@ impl EventStore for SqliteStore {
     fn audit(&self, filter: AuditFilter) -> BoxFuture<'_, Result<Vec<AuditRecord>, StoreError>> {
         self.read_after_writes(move |db| list::audit(db, &filter))
     }
-}
-
-/// What a fact changes beside the log, if it changes anything.
-fn milestone(fact: &Fact) -> Option<Result<Milestone, serde_json::Error>> {
-    if let Event::Submitted(spec) = &fact.event {
-        let labels = (!spec.labels.is_empty()).then(|| serde_json::to_string(&spec.labels)).transpose();
-        return Some(labels.map(|labels| Milestone::Submitted {
-            at: fact.at,
-            spec: Arc::clone(spec),
-            about: about(&spec.task),
-            labels,
-        }));
-    }
-    if let Event::RunEnd(end) = &fact.event {
-        let encoded = serde_json::to_vec(end);
-        return Some(encoded.map(|bytes| Milestone::Ended { at: fact.at, outcome: end.outcome, end: bytes }));
-    }
-    None
 }

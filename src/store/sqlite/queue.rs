@@ -5,18 +5,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use super::append::Append;
 use crate::{
-    domain::{
-        event::Fact,
-        id::{RunId, Seq},
-        outcome::Outcome,
-        task::TaskSpec,
-        time::Timestamp,
-    },
+    domain::id::{RunId, Seq},
     store::{AuditRecord, BatchRecord, StoreError, TaskRecord, Ticket},
 };
 
@@ -34,24 +29,6 @@ pub(super) enum Request {
     Batch { batch: BatchRecord, tasks: Vec<TaskRecord> },
     Setting { name: String, value: Option<String> },
     Audit(AuditRecord),
-}
-
-#[derive(Debug)]
-pub(super) struct Append {
-    pub(super) run: RunId,
-    pub(super) expected: Seq,
-    pub(super) count: u64,
-    pub(super) body: Vec<u8>,
-    /// What `body` is, for those who follow the log at its head.
-    pub(super) facts: Arc<[Fact]>,
-    pub(super) milestones: Vec<Milestone>,
-}
-
-/// A fact that changes what is known of a run without reading its log.
-#[derive(Debug)]
-pub(super) enum Milestone {
-    Submitted { at: Timestamp, spec: Arc<TaskSpec>, about: String, labels: Option<String> },
-    Ended { at: Timestamp, outcome: Outcome, end: Vec<u8> },
 }
 
 impl Request {
@@ -161,6 +138,13 @@ impl Queue {
         let (mut waiting, _) = slept.unwrap_or_else(PoisonError::into_inner);
         waiting.wake_at = None;
         waiting
+    }
+
+    /// Sleeps for `delay`, or until the queue is closed; tells whether it is.
+    pub(super) fn rest(&self, delay: Duration) -> bool {
+        let rested = self.filled.wait_timeout_while(self.lock(), delay, |waiting| !waiting.closed);
+        let (waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        waiting.closed
     }
 
     /// Takes no more requests; those in it are still given out.

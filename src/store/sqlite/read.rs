@@ -8,12 +8,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
+use super::check::{Stored, columns};
 use crate::{
     domain::{
-        event::{DecodeError, Envelope, decode},
+        event::Envelope,
         id::{BatchId, Pos, RunId, Seq},
         time::Timestamp,
     },
@@ -100,16 +101,24 @@ pub(super) fn run(
     limit: Limit,
 ) -> Result<Vec<Envelope>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT append.pos, id, first_seq, count, body FROM run JOIN append ON append.run = run.pos
+        concat!(
+            "SELECT ", columns!(), " FROM run JOIN append ON append.run = run.pos
          WHERE id = ?1 AND first_seq >= coalesce(
              (SELECT max(before.first_seq) FROM append AS before WHERE before.run = run.pos AND before.first_seq <= ?2), 0)
-         ORDER BY first_seq",
+         ORDER BY first_seq"
+        ),
     )?;
     let mut rows = select.query(params![run.as_bytes(), following(after.get())])?;
-    let (mut facts, mut bytes) = (Vec::new(), 0);
+    let (mut facts, mut bytes, mut before) = (Vec::new(), 0, None);
     while let Some(row) = rows.next()? {
-        facts.extend(envelopes(row)?.into_iter().skip_while(|one| one.seq <= after));
-        bytes += size(row)?;
+        let stored = Stored::of(row)?;
+        // The first may begin before the cursor, but not behind it.
+        let place =
+            before.unwrap_or_else(|| after.min(Seq::new(stored.first.unsigned_abs().saturating_sub(1))));
+        stored.follows(place).map_err(|damage| stored.damaged(damage))?;
+        before = Some(stored.last());
+        facts.extend(stored.envelopes()?.into_iter().skip_while(|one| one.seq <= after));
+        bytes += stored.body.len();
         if facts.len() >= limit.facts || bytes >= limit.bytes {
             break;
         }
@@ -120,21 +129,24 @@ pub(super) fn run(
 
 /// The facts of all runs after `after`: whole appends, as far as `limit` goes, or up to one that cannot be read.
 pub(super) fn all(db: &Connection, after: Pos, limit: Limit) -> Result<Vec<Envelope>, StoreError> {
-    let mut select = db.prepare_cached(
-        "SELECT append.pos, id, first_seq, count, body FROM append LEFT JOIN run ON run.pos = append.run
+    let mut select = db.prepare_cached(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM append LEFT JOIN run ON run.pos = append.run
          WHERE append.pos >= coalesce((SELECT max(pos) FROM append WHERE pos <= ?1), 0)
-         ORDER BY append.pos",
-    )?;
+         ORDER BY append.pos"
+    ))?;
     let mut rows = select.query([following(after.get())])?;
     let (mut facts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        match envelopes(row) {
+        let stored = Stored::of(row)?;
+        match stored.envelopes() {
             Ok(append) => facts.extend(append.into_iter().skip_while(|one| one.pos <= after)),
             // Whoever reads on is told.
             Err(StoreError::Damaged { .. }) if !facts.is_empty() => break,
             Err(error) => return Err(error),
         }
-        bytes += size(row)?;
+        bytes += stored.body.len();
         if facts.len() >= limit.facts.max(1) || bytes >= limit.bytes {
             break;
         }
@@ -145,25 +157,6 @@ pub(super) fn all(db: &Connection, after: Pos, limit: Limit) -> Result<Vec<Envel
 /// The place after a cursor, as a number that the file can hold: a cursor may be whatever a client sent.
 fn following(cursor: u64) -> i64 {
     i64::try_from(cursor).unwrap_or(i64::MAX).saturating_add(1)
-}
-
-fn envelopes(row: &Row<'_>) -> Result<Vec<Envelope>, StoreError> {
-    let pos = Pos::new(row.get(0)?);
-    let run = RunId::from_bytes(row.get(1)?);
-    let count: usize = row.get(3)?;
-    let body = row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?;
-    let facts = decode(body, run, pos, Seq::new(row.get(2)?))
-        .and_then(|facts| if facts.len() == count { Ok(facts) } else { Err(miscounted(count, facts.len())) });
-    facts.map_err(|source| StoreError::Damaged { pos, run, source: Arc::new(source) })
-}
-
-/// The bytes of an append.
-fn size(row: &Row<'_>) -> Result<usize, StoreError> {
-    Ok(row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?.len())
-}
-
-fn miscounted(expected: usize, found: usize) -> DecodeError {
-    DecodeError::Body(serde::de::Error::custom(format_args!("{found} events where {expected} were written")))
 }
 
 /// The last snapshot of a run.

@@ -5,7 +5,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::queue::Milestone;
+use super::append::Milestone;
 use crate::{
     domain::id::{BatchId, RunId, Seq},
     store::{AuditRecord, BatchRecord, TaskRecord},

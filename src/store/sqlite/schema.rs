@@ -4,10 +4,15 @@
 //! single event is indexed. A run is named there by the place of its first event: runs that live at one time have
 //! numbers close together, so a commit of many runs changes a few pages of the index where ids would change one for
 //! each run. What is asked for without reading a log stands in tables beside it, which the writer changes in the same
-//! transaction; a run has the standing `open` there, then its outcome's name. The schema grows by steps only; a file of
-//! a newer version is left alone, and one of an older version that is only read stays as it is.
+//! transaction; a run has the standing `open` there, then its outcome's name. Appends that turned out to be damaged are
+//! moved to `damaged` as they were found. The schema grows by steps only; a file of a newer version is left alone, and
+//! one of an older version that is only read stays as it is.
 
-use std::{ffi::OsStr, path::Path, time::Duration};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
@@ -107,6 +112,20 @@ CREATE TABLE audit (
 CREATE INDEX audit_target ON audit (target);
 ",
     "ALTER TABLE run ADD COLUMN owner TEXT;",
+    "
+ALTER TABLE append ADD COLUMN sum INTEGER;
+CREATE TABLE damaged (
+    idx INTEGER PRIMARY KEY,
+    found_at INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    pos INTEGER NOT NULL,
+    run BLOB,
+    first_seq INTEGER,
+    count INTEGER,
+    body BLOB,
+    sum INTEGER
+) STRICT;
+",
 ];
 
 /// What whoever reads a file of version `n` and may not take the steps after it is given in their place. It hides the
@@ -122,12 +141,19 @@ CREATE TEMP VIEW run AS SELECT pos, id, batch, task_id, attempt, submitted_at, e
     NULL AS about, NULL AS model, NULL AS labels, NULL AS priority, NULL AS predecessor,
     NULL AS submission_key, NULL AS submission_digest, NULL AS owner
 FROM main.run;
+CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
 CREATE TEMP TABLE setting (name TEXT, value TEXT);
 CREATE TEMP TABLE audit (
     idx INTEGER, at INTEGER, uid INTEGER, user TEXT, client TEXT, verb TEXT, target TEXT, changed INTEGER, detail TEXT
 );
 ", "
 CREATE TEMP VIEW run AS SELECT *, NULL AS owner FROM main.run;
+CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
+", "
+CREATE TEMP VIEW append AS SELECT *, NULL AS sum FROM main.append;
+CREATE TEMP TABLE damaged (idx INTEGER);
 "];
 
 /// Pages that the write-ahead log may hold before it is copied into the file: each copy costs two waits for the disk.
@@ -140,6 +166,7 @@ pub(super) fn open_writer(
     busy_timeout: Duration,
 ) -> Result<Connection, OpenError> {
     let opened = |source| OpenError::sqlite(path, source);
+    check_whole(path)?;
     let mut db = Connection::open(path).map_err(opened)?;
     set_up(&db, busy_timeout).map_err(opened)?;
     let synchronous = match durability {
@@ -157,6 +184,7 @@ pub(super) fn open_writer(
 /// Opens the file to read it. Whoever writes to it goes on.
 pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
     let empty = || OpenError::Empty { path: path.to_owned() };
+    check_whole(path)?;
     if !path.exists() {
         return Err(empty());
     }
@@ -174,6 +202,22 @@ pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
         db.execute_batch(stand_ins).map_err(|source| OpenError::sqlite(path, source))?;
     }
     Ok(db)
+}
+
+/// A log with nothing in it has no write-ahead log either: SQLite would take the latter for a leftover and remove it.
+fn check_whole(path: &Path) -> Result<(), OpenError> {
+    let bytes = |path: &Path| path.metadata().map_or(0, |facts| facts.len());
+    if bytes(path) == 0 && bytes(&beside(path, "-wal")) > 0 {
+        return Err(OpenError::Malformed { path: path.to_owned(), source: None });
+    }
+    Ok(())
+}
+
+/// The file of the log's that has this at the end of its name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 fn open_to_read(path: &Path, name: &OsStr, busy_timeout: Duration) -> Result<(Connection, usize), OpenError> {
@@ -194,9 +238,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
 /// Names the file as one that nobody is changing. That is so if there is no write-ahead log beside it: a writer has
 /// one as long as it lives, and one that was killed leaves it behind.
 fn still_uri(path: &Path) -> Option<String> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if Path::new(&log).exists() {
+    if beside(path, "-wal").exists() {
         return None;
     }
     let escaped = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -211,15 +253,30 @@ fn set_up(db: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
 }
 
 fn check_version(path: &Path, db: &Connection) -> Result<usize, OpenError> {
-    let found = version(db).map_err(|source| OpenError::sqlite(path, source))?;
+    // The version stands in the file's head; that the tables can be read says more.
+    let tables = |db: &Connection| db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    let found = tables(db).and_then(|()| version(db)).map_err(|source| OpenError::sqlite(path, source))?;
     if found > STEPS.len() {
         return Err(OpenError::Newer { path: path.to_owned(), found, known: STEPS.len() });
     }
     Ok(found)
 }
 
-fn version(db: &Connection) -> rusqlite::Result<usize> {
+pub(super) fn version(db: &Connection) -> rusqlite::Result<usize> {
     db.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Makes a file of that version; of the latest, if there is no such version.
+pub(super) fn make(path: &Path, version: usize) -> rusqlite::Result<()> {
+    let mut db = Connection::open(path)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    let version = if (1..=STEPS.len()).contains(&version) { version } else { STEPS.len() };
+    let change = db.transaction()?;
+    for step in STEPS.iter().take(version) {
+        change.execute_batch(step)?;
+    }
+    change.pragma_update(None, "user_version", version)?;
+    change.commit()
 }
 
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
@@ -229,14 +286,4 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
         change.pragma_update(None, "user_version", from + 1)?;
     }
     change.commit()
-}
-
-/// Makes a file as version 1 left it.
-#[cfg(test)]
-pub(super) fn make_first_version(path: &Path) -> Connection {
-    let db = Connection::open(path).unwrap();
-    db.pragma_update(None, "journal_mode", "WAL").unwrap();
-    db.execute_batch(STEPS[0]).unwrap();
-    db.pragma_update(None, "user_version", 1).unwrap();
-    db
 }

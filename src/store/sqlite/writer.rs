@@ -1,26 +1,32 @@
 //! The one thread that writes: takes what waits, writes it as one transaction, says what became of it.
 //!
-//! Many appends share one wait for the disk. An append whose run is elsewhere is left out and fails alone; if the
-//! transaction fails, all of its appends fail and the writer goes on with the next, since there may be room again.
-//! Nothing is reported as durable before the commit has returned.
+//! Many appends share one wait for the disk. An append whose run is elsewhere is left out and fails alone. For want of room a
+//! transaction is tried again until there is some, or the log is closed; if it fails otherwise, all of its appends fail and the
+//! writer goes on with the next. To a file that is damaged nothing more is written. Nothing is reported as durable before the
+//! commit has returned.
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, ffi, params,
+};
 use tokio::sync::watch;
 
 use super::{
-    queue::{Append, Group, Milestone, Queue, Request},
+    append::{Append, Milestone},
+    queue::{Group, Queue, Request},
     rows,
     tail::{Kept, Tail},
 };
 use crate::{
+    clock::{Clock, SystemClock},
     domain::id::{Pos, RunId, Seq},
-    store::{StoreError, Ticket, tickets::Tickets},
+    store::{StoreError, Ticket, health::Health, tickets::Tickets},
     telemetry::{metric, span},
 };
 
@@ -29,8 +35,14 @@ const PATIENCE: u32 = 4;
 /// And no longer than this, however long a commit took.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
+/// Between two tries while there is no room: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
 pub(super) struct Writer {
     db: Connection,
+    health: Arc<watch::Sender<Health>>,
+    /// Why nothing more is written to the file.
+    malformed: Option<StoreError>,
     queue: Arc<Queue>,
     tickets: Arc<Tickets>,
     tail: Arc<Tail>,
@@ -52,9 +64,10 @@ impl Writer {
         tickets: Arc<Tickets>,
         tail: Arc<Tail>,
         durable: Arc<watch::Sender<Pos>>,
+        health: Arc<watch::Sender<Health>>,
     ) -> rusqlite::Result<Self> {
         durable.send_replace(last_pos(&db)?);
-        Ok(Self { db, queue, tickets, tail, durable, heads: Heads::default() })
+        Ok(Self { db, health, malformed: None, queue, tickets, tail, durable, heads: Heads::default() })
     }
 
     /// Writes until the queue is closed and empty.
@@ -76,8 +89,12 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &Group) {
-        match write(&mut self.db, &mut self.heads, group) {
+        if let Some(error) = &self.malformed {
+            return self.fail(group, &error.clone());
+        }
+        match self.write(group) {
             Ok(written) => {
+                self.set_well();
                 self.tail.extend(written.appends);
                 // First: whoever learns that a ticket is durable finds it so here, too.
                 self.durable.send_if_modified(|last| std::mem::replace(last, written.last) != written.last);
@@ -85,11 +102,57 @@ impl Writer {
             }
             Err(error) => {
                 tracing::warn!(error = %error, requests = group.requests.len(), "log write failed");
-                // What the transaction would have made of them is not what stands in the file.
-                self.heads.clear();
                 let error = StoreError::from(error);
-                self.tickets.decide(group.last(), group.tickets().map(|one| (one, error.clone())).collect());
+                if let StoreError::Malformed(_) = error {
+                    self.malformed = Some(error.clone());
+                }
+                self.fail(group, &error);
             }
+        }
+    }
+
+    fn fail(&self, group: &Group, error: &StoreError) {
+        self.tickets.decide(group.last(), group.tickets().map(|one| (one, error.clone())).collect());
+    }
+
+    /// Writes a group, as soon as there is room for it. Once the log is closed there is nobody to wait for.
+    fn write(&mut self, group: &Group) -> rusqlite::Result<Written> {
+        let mut pause = PAUSE.0;
+        loop {
+            let error = match write(&mut self.db, &mut self.heads, group) {
+                Ok(written) => return Ok(written),
+                Err(error) => error,
+            };
+            // What the transaction would have made of them is not what stands in the file.
+            self.heads.clear();
+            if !is_for_want_of_room(&error) {
+                return Err(error);
+            }
+            self.set_stuck(&error);
+            if self.queue.rest(pause) {
+                return Err(error);
+            }
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    fn set_stuck(&self, error: &rusqlite::Error) {
+        let free_bytes = self.db.path().and_then(|path| free_bytes(Path::new(path)));
+        let was = *self.health.borrow();
+        let since = if let Health::Stuck { since, .. } = was { since } else { SystemClock.now() };
+        let stuck = Health::Stuck { since, free_bytes };
+        self.health.send_replace(stuck);
+        if !was.is_stuck() {
+            let trouble = stuck.trouble().unwrap_or_default();
+            tracing::error!(%error, "{trouble}; nothing starts and nothing goes on until there is room");
+            metrics::gauge!(metric::STORE_STUCK).set(1.0);
+        }
+    }
+
+    fn set_well(&self) {
+        if self.health.send_if_modified(|health| std::mem::take(health).is_stuck()) {
+            tracing::warn!("the log is written again; everything goes on");
+            metrics::gauge!(metric::STORE_STUCK).set(0.0);
         }
     }
 }
@@ -100,6 +163,25 @@ impl Drop for Writer {
         self.queue.close();
         self.tickets.close();
     }
+}
+
+/// Bytes that are free where a file lies.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(path.parent()?).ok()?;
+    Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+/// Whether the same may be written later: the disk or a quota is used up, or the file may not grow.
+fn is_for_want_of_room(error: &rusqlite::Error) -> bool {
+    let rusqlite::Error::SqliteFailure(failure, _) = error else { return false };
+    failure.code == ErrorCode::DiskFull
+        || matches!(
+            failure.extended_code,
+            ffi::SQLITE_IOERR_WRITE
+                | ffi::SQLITE_IOERR_FSYNC
+                | ffi::SQLITE_IOERR_TRUNCATE
+                | ffi::SQLITE_IOERR_SHMSIZE
+        )
 }
 
 fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Result<Written> {
@@ -138,13 +220,6 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     }
     change.commit()?;
     Ok(written)
-}
-
-impl Append {
-    fn kept(&self, pos: Pos) -> Kept {
-        let first = self.expected.plus(1);
-        Kept { pos, run: self.run, first, facts: Arc::clone(&self.facts), bytes: self.body.len() }
-    }
 }
 
 /// Where a run is.
@@ -192,15 +267,29 @@ pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
 }
 
 /// Inserts an append to the run of that number, or to a run that is new.
-fn insert(change: &Transaction<'_>, append: &Append, pos: Pos, number: Option<Pos>) -> rusqlite::Result<()> {
+pub(super) fn insert(
+    change: &Transaction<'_>,
+    append: &Append,
+    pos: Pos,
+    number: Option<Pos>,
+) -> rusqlite::Result<()> {
     let submits = matches!(append.milestones.first(), Some(Milestone::Submitted { .. }));
     if number.is_none() && !submits {
         rows::insert_run(change, pos.get(), append.run)?;
     }
     let number = number.unwrap_or(pos).get();
     change
-        .prepare_cached("INSERT INTO append (pos, run, first_seq, count, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![pos.get(), number, append.expected.plus(1).get(), append.count, append.body])?;
+        .prepare_cached(
+            "INSERT INTO append (pos, run, first_seq, count, body, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            pos.get(),
+            number,
+            append.expected.plus(1).get(),
+            append.count,
+            append.body,
+            append.sum
+        ])?;
     for milestone in &append.milestones {
         rows::reach(change, number, append.run, milestone)?;
     }

@@ -13,11 +13,12 @@ async fn a_damaged_log_ends_the_streams_that_would_need_it_and_no_other() {
     }
     store.close();
     drop(store);
+    let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
+    // While it is open: what is damaged before is mended as it opens.
     let db = rusqlite::Connection::open(&path).unwrap();
     assert_eq!(db.execute("UPDATE append SET body = x'5b5d' WHERE pos = 4", []).unwrap(), 1);
     drop(db);
 
-    let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
     let live = broadcast::channel(1).0;
     let hub = Hub::start(store, live, &CancellationToken::new()).await.unwrap();
     assert!(hub.board().get(run_id(1)).is_some() && hub.board().get(run_id(2)).is_none());

@@ -1,0 +1,108 @@
+//! What lies in a state folder beside the log, who works there, and how much room there is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::Line;
+use crate::{
+    domain::id::{BatchId, RunId},
+    store::{folder::StateFolder, sqlite::Survey},
+};
+
+/// Less room than this is soon used up.
+const LITTLE: u64 = 1 << 30;
+/// With less than this no batch gets far.
+const NONE: u64 = 64 << 20;
+
+/// What herder puts into a folder under a name of its own.
+const KNOWN: [&str; 9] =
+    ["format", "lock", "log.db", "log.db-wal", "log.db-shm", "spill", "batches", "daemon.log", "token"];
+
+/// Beginnings of the names of what was set aside.
+const SET_ASIDE: [&str; 2] = ["log.db.damaged-", "format.damaged-"];
+
+/// A new log that was never finished, and what SQLite puts beside it.
+pub(super) const UNFINISHED: &str = "log.db.new";
+
+pub(super) fn holder(folder: &Path) -> Line {
+    match StateFolder::holder(folder) {
+        Ok(Some(holder)) => Line::ok(format!("in use by {holder}"), "lock"),
+        Ok(None) => Line::ok("nobody writes to it", "lock"),
+        Err(error) => Line::warn(format!("who writes to it is not known: {error}"), "lock", "mount /proc"),
+    }
+}
+
+/// Whether runs or batches left something behind that is not the log.
+pub fn was_used(folder: &Path) -> bool {
+    ["spill", "batches"].iter().any(|name| !entries(&folder.join(name)).is_empty())
+}
+
+/// The names in a folder, in order; none if it cannot be read.
+fn entries(folder: &Path) -> Vec<String> {
+    let read = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = read.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Files that herder began to write and did not finish. They hold nothing of record.
+pub(super) fn unfinished(folder: &Path) -> Vec<PathBuf> {
+    let arriving = entries(&folder.join("batches")).into_iter().filter(|name| name.starts_with(".arriving-"));
+    let arriving = arriving.map(|name| folder.join("batches").join(name));
+    let fresh = entries(folder).into_iter().filter(|name| name.starts_with(UNFINISHED));
+    arriving.chain(fresh.map(|name| folder.join(name))).collect()
+}
+
+/// What belongs to nothing of record. Without a look at the log that is not known of runs and batches.
+pub(super) fn leftovers(folder: &Path, survey: Option<&Survey>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if StateFolder::holder(folder).ok().flatten().is_none() {
+        for path in unfinished(folder) {
+            let place = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+            lines.push(Line::warn("a file that was never finished", place, super::repair_command(folder)));
+        }
+    }
+    for name in entries(folder) {
+        if SET_ASIDE.iter().any(|start| name.starts_with(start)) {
+            lines.push(Line::ok("set aside by an earlier repair; delete it when you need it no more", name));
+        } else if !KNOWN.contains(&name.as_str()) && !name.starts_with(UNFINISHED) && !name.ends_with(".sock")
+        {
+            lines.push(Line::warn("herder did not put this here", name, "move it elsewhere"));
+        }
+    }
+    let Some(survey) = survey else { return lines };
+    let unknown_run = |name: &String| !name.parse::<RunId>().is_ok_and(|run| survey.runs.contains(&run));
+    for name in entries(&folder.join("spill")).into_iter().filter(unknown_run) {
+        let remedy = "delete it if you do not need it";
+        lines.push(Line::warn("outputs of a run that is not of record", format!("spill/{name}"), remedy));
+    }
+    let unknown_batch = |name: &String| {
+        let batch = name.split('.').next().and_then(|id| id.parse::<BatchId>().ok());
+        !name.starts_with('.') && !batch.is_some_and(|batch| survey.batches.contains(&batch))
+    };
+    for name in entries(&folder.join("batches")).into_iter().filter(unknown_batch) {
+        let remedy = "delete it if you do not need it";
+        lines.push(Line::warn("input of a batch that is not of record", format!("batches/{name}"), remedy));
+    }
+    lines
+}
+
+pub(super) fn space(folder: &Path) -> Line {
+    let Some(free) = free_bytes(folder) else {
+        return Line::warn("how much room there is on the disk is not known", "", "look with df");
+    };
+    let what = format!("{} MiB free on its disk", free >> 20);
+    match free {
+        ..NONE => Line::bad(what, "", "make room: herder waits when there is none"),
+        NONE..LITTLE => Line::warn(what, "", "make room; `herder prune` removes old runs"),
+        LITTLE.. => Line::ok(what, ""),
+    }
+}
+
+/// Bytes that whoever is no administrator may still use where this is.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(path).ok()?;
+    Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
