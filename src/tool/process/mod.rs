@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use self::confine::Confinement;
 pub use self::{
     capture::{CaptureLimits, Captured},
+    descendants::is_of_a_command,
     env::{Environment, environment},
     open_files::raise_open_files,
     protocol::ProcessLimits,
