@@ -31,6 +31,7 @@ use crate::{
     store::{AuditRecord, EventStore, RunRecord, StoreError},
 };
 
+mod approvals;
 mod audit;
 mod batches;
 mod gates;
@@ -45,6 +46,7 @@ mod take_up;
 mod tell;
 mod view;
 
+pub use approvals::ApprovalQuery;
 pub use audit::AuditQuery;
 use keys::Keys;
 pub use list::RunQuery;
