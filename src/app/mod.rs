@@ -3,6 +3,7 @@
 //! The only place that names a concrete store, provider or tool set.
 
 mod accounts;
+pub mod approvals;
 pub mod batch;
 pub mod batches;
 pub mod check;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{ConfineArgs, TaskArgs, WorkArgs, retry_failed, usd},
+    args::{AskArgs, ConfineArgs, TaskArgs, WorkArgs, retry_failed, usd},
     progress::ProgressMode,
     signals::Signals,
     start::{caller, say, say_json, serve_metrics, warn_of_confinement, warn_of_silent_tools, with_rules},
@@ -54,11 +54,12 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
   herder batch tasks.jsonl -o out.jsonl --max-cost 5           what does not fit is not started; raise it and go on
   generate | herder batch - --state run1 | jq -r .text
+  herder batch tasks.jsonl -o out.jsonl --policy careful --park    people answer later: herder approvals
   herder batch tasks.jsonl -o out.jsonl --daemon             Ctrl-C detaches, the same command attaches again
 
 EXIT CODES
   0  every task is done
-  1  some are not, or not started for want of money
+  1  some are not: they ended otherwise, wait for people, or were not started for want of money
   2  bad usage, configuration or input; nothing ran
   3  halted by --halt
   4  the journal does not fit the input
@@ -161,6 +162,8 @@ pub struct BatchArgs {
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
+    pub asks: AskArgs,
+    #[command(flatten)]
     pub work: WorkArgs,
 }
 
@@ -176,6 +179,7 @@ impl BatchArgs {
         let mut flags = Vec::new();
         self.task.flags(&mut flags);
         self.confine.flags(&mut flags);
+        self.asks.flags(&mut flags);
         self.work.flags(&mut flags);
         flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         flags
@@ -185,6 +189,10 @@ impl BatchArgs {
 /// Runs the command.
 pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Result<Exit> {
     args.task.fill(&mut context.config);
+    if args.daemon && (args.asks.park || args.asks.approval_timeout.is_some()) {
+        let what = "--daemon: the daemon asks people as its own [approvals] says; leave --park and --approval-timeout out";
+        return Err(UsageError(what.to_owned()).into());
+    }
     if args.daemon {
         return super::attach::main(args, context).await;
     }
@@ -195,6 +203,11 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let chosen = chosen(&args, &tasks)?;
     let out = out(&args)?;
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
+    if args.asks.park && folder.is_none() {
+        let what =
+            "--park: nobody could answer what is gone with this command; keep it with -o FILE or --state DIR";
+        return Err(UsageError(what.to_owned()).into());
+    }
     let options = Options {
         name: args.input.display().to_string(),
         out: out.clone(),
@@ -204,6 +217,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
         stale_lines: if args.restart_stale { StaleLines::Restart } else { StaleLines::Refuse },
         halt: args.halt,
         keep_order: args.keep_order,
+        parks: args.asks.park,
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
         max_cost: args.max_cost,
@@ -231,10 +245,6 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     };
     warn_of_silent_tools(batch.herder(), &offered, tell);
     warn_of_confinement(batch.herder(), tell);
-    let how_to_go_on = match folder {
-        Some(_) => "the same command continues",
-        None => "their log is gone, since neither -o nor --state kept it",
-    };
     let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let supervisor = batch.herder().supervisor.clone();
     let (happened, mut told) = mpsc::unbounded_channel();
@@ -259,7 +269,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     while let Ok(event) = told.try_recv() {
         shown.take(event);
     }
-    shown.finish(&report, how_to_go_on);
+    shown.finish(&report, folder.as_deref());
     Ok(exit(&report, signals.received()))
 }
 

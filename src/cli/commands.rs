@@ -1,7 +1,7 @@
 //! The list of commands in `herder --help`: in groups, those first that a newcomer looks for.
 
 /// Each command, by what it is for.
-const GROUPS: [(&str, &[(&str, &str)]); 5] = [
+const GROUPS: [(&str, &[(&str, &str)]); 6] = [
     (
         "Start here",
         &[("demo", super::demo::ABOUT), ("run", super::run::ABOUT), ("batch", super::batch::ABOUT)],
@@ -42,6 +42,14 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("resume", super::bulk::RESUME),
             ("requeue", super::bulk::REQUEUE),
             ("set", super::set::ABOUT),
+        ],
+    ),
+    (
+        "Decide about their calls",
+        &[
+            ("approvals", super::approvals::ABOUT),
+            ("approve", super::answer::APPROVE),
+            ("reject", super::answer::REJECT),
         ],
     ),
     (

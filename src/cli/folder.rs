@@ -10,7 +10,9 @@ use crate::{
         waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
-    daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens, requests},
+    daemon::wire::{
+        self, ApprovalDetail, CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens, requests,
+    },
     domain::{
         event::ParkReason,
         id::{BatchId, Seq},
@@ -64,6 +66,38 @@ pub(super) async fn list(
     }
     runs.reverse();
     Ok(RunList { runs, next: None, counts })
+}
+
+/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`.
+pub(super) async fn approvals(
+    store: &dyn EventStore,
+    filter: &FilterArgs,
+    all: bool,
+) -> anyhow::Result<Vec<ApprovalDetail>> {
+    let batch = match &filter.batch {
+        Some(name) => Some(self::batch(store, name).await?),
+        None => None,
+    };
+    let filter = RunFilter {
+        batch,
+        ended: (!all).then_some(false),
+        task_id: filter.task.clone(),
+        labels: filter.labels.clone(),
+        model: filter.model.clone(),
+        since: filter.since.map(|since| since.point(SystemClock.now())),
+        ..RunFilter::default()
+    };
+    let mut asked = Vec::new();
+    for RunRecord { run, .. } in store.runs(filter).await? {
+        let log = match store.read(run, Seq::START).await {
+            // One run that cannot be read hides no other.
+            Err(StoreError::Damaged { .. }) => continue,
+            log => log?,
+        };
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        asked.extend(wire::approvals(&state, &log));
+    }
+    Ok(asked)
 }
 
 /// A run by its id, the beginning of one, or its task's id.
@@ -190,8 +224,22 @@ fn said(run: &Run) -> String {
     one_line(text.unwrap_or_default(), BEGINNING)
 }
 
+/// What people call an approval: an open run is the latest attempt at its task.
+fn approval_name(run: &Run, approval: u32) -> String {
+    match run.spec().and_then(|spec| spec.task_id.as_ref()) {
+        Some(task) => format!("{task}.{approval}"),
+        None => format!("{}.{approval}", run.id()),
+    }
+}
+
 /// Where a run stands, in words.
 fn phase(run: &Run) -> String {
+    let asked: Vec<String> = run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
+    if let Some(ParkReason::Approval) = run.parked()
+        && !asked.is_empty()
+    {
+        return format!("waits for approval {}", asked.join(", "));
+    }
     if let Some(reason) = run.parked() {
         let words = waiting::words(reason, run.not_before(), SystemClock.now());
         return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
@@ -210,7 +258,8 @@ fn phase(run: &Run) -> String {
                 calls.iter().filter(|open| open.is_started()).map(|open| format!("{} runs", open.call.name));
             let waiting =
                 run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
-            format!("acting: {}", running.chain(waiting).collect::<Vec<_>>().join(", "))
+            let asking = asked.into_iter().map(|name| format!("approval {name} is waited for"));
+            format!("acting: {}", running.chain(waiting).chain(asking).collect::<Vec<_>>().join(", "))
         }
         Phase::Ended(outcome) => outcome.to_string(),
     }

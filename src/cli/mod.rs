@@ -19,6 +19,8 @@ use crate::{
     tool::process::raise_open_files,
 };
 
+pub mod answer;
+pub mod approvals;
 pub mod args;
 mod asking;
 mod attach;
@@ -139,6 +141,14 @@ enum Command {
     Resume(bulk::ResumeArgs),
     #[command(about = short(bulk::REQUEUE), long_about = bulk::REQUEUE, after_long_help = bulk::REQUEUE_AFTER)]
     Requeue(bulk::RequeueArgs),
+    #[command(about = short(approvals::ABOUT), long_about = approvals::ABOUT)]
+    #[command(after_long_help = approvals::AFTER)]
+    Approvals(approvals::ApprovalsArgs),
+    #[command(about = short(answer::APPROVE), long_about = answer::APPROVE)]
+    #[command(after_long_help = answer::APPROVE_AFTER)]
+    Approve(answer::ApproveArgs),
+    #[command(about = short(answer::REJECT), long_about = answer::REJECT, after_long_help = answer::REJECT_AFTER)]
+    Reject(answer::RejectArgs),
     #[command(about = short(set::ABOUT), long_about = set::ABOUT, after_long_help = set::AFTER)]
     #[command(override_usage = set::USAGE)]
     Set(set::SetArgs),
@@ -278,6 +288,9 @@ impl Cli {
             Command::Pause(args) => block_on(bulk::pause(args, context)),
             Command::Resume(args) => block_on(bulk::resume(args, context)),
             Command::Requeue(args) => block_on(bulk::requeue(args, context)),
+            Command::Approvals(args) => block_on(approvals::main(args, context)),
+            Command::Approve(args) => block_on(answer::approve(args, context)),
+            Command::Reject(args) => block_on(answer::reject(args, context)),
             Command::Set(args) => block_on(set::main(args, context)),
             Command::Batches(args) => block_on(overview::batches(args, context)),
             Command::Models(args) => block_on(models::main(args, context)),
@@ -317,6 +330,9 @@ impl Cli {
             | Command::Pause(_)
             | Command::Resume(_)
             | Command::Requeue(_)
+            | Command::Approvals(_)
+            | Command::Approve(_)
+            | Command::Reject(_)
             | Command::Set(_)
             | Command::Batches(_)
             | Command::Models(_)

@@ -32,8 +32,8 @@ use layer::{Layers, Origin, Spelling};
 pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use sections::{
-    Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role,
-    Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
+    Approvals, Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits,
+    Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -46,6 +46,7 @@ pub struct Config {
     pub defaults: Defaults,
     pub supervisor: Supervisor,
     pub timeouts: Timeouts,
+    pub approvals: Approvals,
     pub tools: Tools,
     pub confine: Confine,
     pub store: Store,

@@ -93,6 +93,22 @@ impl Supervisor {
     }
 }
 
+/// Whether people are asked about calls that policy leaves to them, where there are any to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approvals {
+    /// If not, those calls are denied.
+    pub ask: bool,
+    expire_s: Option<NonZeroU32>,
+}
+
+impl Approvals {
+    /// How long they have to answer before a call is denied.
+    pub fn expire(&self) -> Option<Duration> {
+        self.expire_s.map(|seconds| Duration::from_secs(u64::from(seconds.get())))
+    }
+}
+
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -229,6 +245,8 @@ pub enum Occasion {
     /// More than 80 % of a budget is spent.
     #[serde(rename = "cap-80")]
     Cap80,
+    /// A run asks people about a call.
+    ApprovalWanted,
 }
 
 impl Occasion {
@@ -239,6 +257,7 @@ impl Occasion {
             Self::RunFailed => "run-failed",
             Self::LatchClosed => "latch-closed",
             Self::Cap80 => "cap-80",
+            Self::ApprovalWanted => "approval-wanted",
         }
     }
 }

@@ -8,6 +8,8 @@
 )]
 
 mod accounts;
+mod approvals;
+mod approvals_terminal;
 mod asking;
 mod batch;
 mod budget;

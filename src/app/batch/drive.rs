@@ -16,7 +16,11 @@ use super::{
     tasks::LineLost,
 };
 use crate::{
-    app::{herder::Herder, input::InputTask, spent},
+    app::{
+        herder::{Herder, People},
+        input::InputTask,
+        spent,
+    },
     config::Config,
     domain::{
         batch::{HaltHow, Plan},
@@ -81,7 +85,8 @@ impl Batch {
         // A run goes on with the model that it began with.
         let resumed = resumed.iter().filter(|run| resuming.contains(&run.run));
         models.extend(resumed.filter_map(|run| run.asked.as_ref()).map(|asked| &*asked.model));
-        let herder = Herder::start(config, journal.state, models).await?;
+        let people = if options.parks { People::Asked } else { People::Absent };
+        let herder = Herder::start(config, journal.state, models, people).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
         if options.max_cost.is_some() {
             let spent = spent::by_batch(&herder.supervisor, &*herder.state().store, &|_| {}, batch).await?;
@@ -115,6 +120,7 @@ impl Batch {
         let Self { herder, batch, tasks, plan, results, options, stopper, chosen } = self;
         let (supervisor, slice) = (&herder.supervisor, tasks.as_slice());
         let interrupted = CancellationToken::new();
+        let _answers = herder.take_answers();
         let alone = Alone {
             herder: &herder,
             tasks: &tasks,

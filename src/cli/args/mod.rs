@@ -127,6 +127,27 @@ impl TaskArgs {
     }
 }
 
+/// Who decides about calls that policy leaves to people.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Calls that people decide about")]
+pub struct AskArgs {
+    /// Have runs wait for people who answer with `herder approve` and `herder reject`; else such a call is denied
+    #[arg(long)]
+    pub park: bool,
+    /// Time to answer in, after which the call is denied
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub approval_timeout: Option<Duration>,
+}
+
+impl AskArgs {
+    pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
+        flags.extend(
+            self.approval_timeout
+                .map(|time| Flag::new("--approval-timeout", &["approvals", "expire_s"], seconds(time))),
+        );
+    }
+}
+
 /// How the work is kept.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log and metrics")]

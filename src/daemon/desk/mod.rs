@@ -33,6 +33,7 @@ use crate::{
     telemetry::metric,
 };
 
+mod approvals;
 mod audit;
 mod batches;
 mod gates;
@@ -47,6 +48,7 @@ mod take_up;
 mod tell;
 mod view;
 
+pub use approvals::ApprovalQuery;
 pub use audit::AuditQuery;
 use keys::Keys;
 pub use list::RunQuery;

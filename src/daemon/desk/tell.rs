@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Why something said to a run did not come to it.
-enum Untold {
+pub(super) enum Untold {
     /// The run refuses.
     Refused(Refused),
     /// It cannot be reached.
@@ -159,7 +159,7 @@ impl Desk {
     }
 
     /// Tells a run something that it has not ended for. One that nobody has taken up is taken up first.
-    async fn tell(&self, record: &RunRecord, input: Input) -> Result<Seq, Untold> {
+    pub(super) async fn tell(&self, record: &RunRecord, input: Input) -> Result<Seq, Untold> {
         if record.end.is_some() {
             return Err(Untold::Refused(Refused::Ended));
         }

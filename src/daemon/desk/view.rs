@@ -140,12 +140,24 @@ fn held(glance: &Glance, Keepers { shut, now, .. }: &Keepers) -> String {
     let Some(reason) = glance.parked.filter(|reason| !glance.paused && *reason != ParkReason::Paused) else {
         return "paused".to_owned();
     };
+    let asked: Vec<String> = glance.approvals().map(|approval| approval_name(glance, approval)).collect();
+    if reason == ParkReason::Approval && !asked.is_empty() {
+        return format!("waits for approval {}", asked.join(", "));
+    }
     let due = match glance.stand {
         Stand::Thinking { not_before, .. } => Some(not_before),
         Stand::New | Stand::Queued | Stand::Between | Stand::Acting(_) | Stand::Ended(_) => None,
     };
     let opens = shut.get(&glance.model).and_then(|(_, until)| *until);
     format!("waits: {}", waiting::words(reason, due.max(opens), *now))
+}
+
+/// What people call an approval: an open run is the latest attempt at its task.
+fn approval_name(glance: &Glance, approval: u32) -> String {
+    match &glance.task_id {
+        Some(task) => format!("{task}.{approval}"),
+        None => format!("{}.{approval}", glance.run),
+    }
 }
 
 /// Where a run stands, in words.
@@ -176,7 +188,9 @@ fn words(glance: &Glance, keepers: &Keepers) -> String {
         Stand::Acting(calls) => {
             let call = |call: &CallGlance| match call.stage {
                 CallStage::Asked => format!("{} is judged", call.tool),
-                CallStage::Deciding => format!("{} waits for approval", call.tool),
+                CallStage::Deciding(approval) => {
+                    format!("{} waits for approval {}", call.tool, approval_name(glance, approval))
+                }
                 CallStage::Waiting => format!("{} waits for its lock or permit", call.tool),
                 CallStage::Running => format!("{} runs", call.tool),
             };
