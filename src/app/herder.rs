@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{
+    isolation,
     models::{ModelSetup, ModelsError, check_price, is_priced},
     state::State,
     tools::{self, ToolsError},
@@ -20,6 +21,7 @@ use crate::{
         admission::Slots,
         policy::{Policy, Verdict},
     },
+    store::StoreError,
     tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
@@ -46,6 +48,8 @@ pub enum StartError {
     Tools(#[from] ToolsError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Log(#[from] StoreError),
     #[error("the actors could not be started")]
     Actors(#[source] ractor::SpawnErr),
 }
@@ -106,13 +110,15 @@ impl Herder {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
         let setup = Arc::new(ModelSetup::default());
+        let isolation = Arc::new(isolation::isolation(config, &state));
+        isolation::recover(&isolation, &*state.store).await?;
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
             models: setup.models(config, model_names)?,
             toolbox,
             policy,
-            workspaces: Workspaces::new(config.tools.read_roots.clone()),
+            workspaces: Workspaces::new(config.tools.read_roots.clone()).isolating(isolation),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings,
         });

@@ -9,6 +9,7 @@ pub mod check;
 pub mod conversation;
 pub mod herder;
 pub mod input;
+pub mod isolation;
 pub mod models;
 pub mod spent;
 pub mod state;

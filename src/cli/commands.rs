@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("top", super::top::ABOUT),
             ("ls", super::ls::ABOUT),
             ("show", super::show::ABOUT),
+            ("diff", super::diff::ABOUT),
             ("logs", super::logs::ABOUT),
             ("events", super::events::ABOUT),
             ("wait", super::wait::ABOUT),
@@ -41,6 +42,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("resume", super::bulk::RESUME),
             ("requeue", super::bulk::REQUEUE),
             ("set", super::set::ABOUT),
+            ("apply", super::apply::ABOUT),
         ],
     ),
     (

@@ -30,8 +30,8 @@ use layer::{Layers, Origin, Spelling};
 pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use sections::{
-    Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role,
-    Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
+    Budget, CommandTool, Daemon, Defaults, Durability, Isolation, Keep, LogFormat, Notify, Occasion,
+    ProcessLimits, Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -45,6 +45,7 @@ pub struct Config {
     pub supervisor: Supervisor,
     pub timeouts: Timeouts,
     pub tools: Tools,
+    pub isolate: Isolation,
     pub store: Store,
     pub telemetry: Telemetry,
     pub daemon: Daemon,

@@ -85,6 +85,8 @@ mod tests {
                     run,
                     task: String::new(),
                     workspace: String::new(),
+                    isolate: None,
+                    kept: None,
                     max_turns: 9,
                     events: 900,
                     text: None,

@@ -33,6 +33,7 @@ use crate::{
 
 mod audit;
 mod batches;
+mod change;
 mod gates;
 mod keys;
 mod list;
