@@ -12,6 +12,15 @@ use crate::domain::{id::RunId, outcome::Outcome};
 /// Characters of a task that a commit's first line has.
 const SUBJECT: usize = 64;
 
+/// What becomes of the branch of a worktree that is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Branch {
+    Stays,
+    Goes,
+    /// Unless something was committed to it.
+    GoesIfEmpty,
+}
+
 impl Isolation {
     pub(super) async fn put_away(
         &self,
@@ -37,12 +46,7 @@ impl Isolation {
                 tracing::info!(run.id = %run, kept, "workspace of a run is kept");
                 meta::write(work, &Meta { stage: Stage::Kept, ..meta }).await
             }
-            None => {
-                if let (Some(origin), None) = (&meta.origin, &change.branch) {
-                    self.repository(origin).delete(&self.git, &origin.branch).await?;
-                }
-                self.remove(&meta).await
-            }
+            None => self.remove(&meta, change.branch.as_ref().map_or(Branch::Goes, |_| Branch::Stays)).await,
         }
     }
 
@@ -52,7 +56,7 @@ impl Isolation {
         let root = meta.root.clone();
         let is_there = blocking(move || Ok(root.is_dir())).await?;
         let mut files = 0;
-        let mut patch_path = None;
+        let (mut patch_path, mut tip) = (None, None);
         let is_made = meta.stage == Stage::Made && is_there;
         if is_made {
             let view = self.view(meta);
@@ -61,10 +65,14 @@ impl Isolation {
             files = view.patch(&meta.base, &patch).await?;
             if files > 0 {
                 patch_path = Some(patch.to_string_lossy().into_owned());
-                if let Some(origin) = meta.origin.as_ref().filter(|_| is_done) {
-                    let message = message(task, meta.run);
+                if let Some(origin) = &meta.origin {
                     let repository = self.repository(origin);
-                    repository.commit(&self.git, &origin.branch, &meta.base, &tree, message).await?;
+                    tip = if is_done {
+                        let message = message(task, meta.run);
+                        Some(repository.commit(&self.git, &origin.branch, &meta.base, &tree, message).await?)
+                    } else {
+                        repository.tip(&self.git, &origin.branch).await?.map(|(tip, _)| tip)
+                    };
                 }
             }
         }
@@ -76,25 +84,27 @@ impl Isolation {
             Keep::Never => false,
         };
         let kept = (keeps && is_there && meta.stage != Stage::Making)
-            .then(|| meta.root.join(&meta.below).to_string_lossy().into_owned());
+            .then(|| meta.place().to_string_lossy().into_owned());
         let branch = match &meta.origin {
             Some(origin) if kept.is_some() => Some(origin.branch.clone()),
-            Some(origin) if files > 0 => {
-                let tip = self.repository(origin).tip(&self.git, &origin.branch).await?;
-                tip.filter(|tip| *tip != meta.base).map(|_| origin.branch.clone())
-            }
-            Some(_) | None => None,
+            Some(origin) => tip.filter(|tip| *tip != meta.base).map(|_| origin.branch.clone()),
+            None => None,
         };
         let base = meta.origin.as_ref().map(|_| meta.base.clone());
         Ok(Change { branch, base, patch_path, files_changed: files, kept })
     }
 
-    /// Removes a workspace, and what is known of it. The branch of a worktree goes too unless it has something.
-    pub(super) async fn remove(&self, meta: &Meta) -> Result<(), IsolateError> {
+    /// Removes a workspace, and what is known of it.
+    pub(super) async fn remove(&self, meta: &Meta, branch: Branch) -> Result<(), IsolateError> {
         match &meta.origin {
             Some(origin) => {
-                let repository = self.repository(origin);
-                repository.remove(&self.git, &meta.root, &origin.branch, &meta.base).await?;
+                let (repository, name) = (self.repository(origin), &origin.branch);
+                repository.remove(&self.git, &meta.root).await?;
+                match branch {
+                    Branch::Stays => {}
+                    Branch::Goes => repository.delete(&self.git, name, None).await?,
+                    Branch::GoesIfEmpty => repository.delete(&self.git, name, Some(&meta.base)).await?,
+                }
             }
             None => {
                 let root = meta.root.clone();

@@ -28,7 +28,7 @@ impl Isolation {
         };
         let meta = Meta { stage: Stage::SettingUp, ..meta };
         meta::write(&self.folders.work, &meta).await?;
-        self.set_up(run, spec.task_id.as_deref(), &meta.root.join(&meta.below)).await?;
+        self.set_up(run, spec.task_id.as_deref(), &meta.place()).await?;
         let meta = Meta { stage: Stage::Made, ..meta };
         meta::write(&self.folders.work, &meta).await?;
         meta.site().ok_or(IsolateError::Gone { path: meta.root })
@@ -136,8 +136,7 @@ impl Isolation {
     }
 
     pub(super) fn index(&self, meta: &Meta) -> PathBuf {
-        let index = self.folders.work.join(format!("{}.index", meta.run));
-        std::path::absolute(&index).unwrap_or(index)
+        self.folders.work.join(format!("{}.index", meta.run))
     }
 
     /// Takes files along that git does not track, and returns their names as git has them.

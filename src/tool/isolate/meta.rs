@@ -67,9 +67,14 @@ pub(super) enum Stage {
 }
 
 impl Meta {
+    /// Where the run works.
+    pub(super) fn place(&self) -> PathBuf {
+        if self.below.as_os_str().is_empty() { self.root.clone() } else { self.root.join(&self.below) }
+    }
+
     /// Where the run works, if that is there.
     pub(super) fn site(&self) -> Option<Site> {
-        let path = self.root.join(&self.below);
+        let path = self.place();
         let is_made = match self.stage {
             Stage::Making | Stage::SettingUp => false,
             Stage::Made | Stage::Kept => path.is_dir(),

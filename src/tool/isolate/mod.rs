@@ -34,6 +34,7 @@ mod meta;
 mod repository;
 mod view;
 
+use closing::Branch;
 use git::Git;
 use meta::Stage;
 pub use meta::{Change, change_of, patch_of};
@@ -162,6 +163,14 @@ pub enum Begun {
 impl Isolation {
     /// Workspaces in these folders. Looks at what an earlier process left there, and changes nothing.
     pub fn new(options: Options, folders: Folders, runner: ProcessRunner) -> Self {
+        // Git is started in other folders than herder is.
+        let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let folders = Folders {
+            work: whole(folders.work),
+            elsewhere: whole(folders.elsewhere),
+            patches: whole(folders.patches),
+            state: folders.state.map(whole),
+        };
         let known = meta::runs_in(&folders.work).collect();
         Self {
             options,
@@ -210,7 +219,7 @@ impl Isolation {
             (half_made, Begun::No) => {
                 let _room = self.room.acquire().await;
                 if let Some(meta) = half_made {
-                    self.remove(&meta).await?;
+                    self.remove(&meta, Branch::GoesIfEmpty).await?;
                 }
                 self.make(run, spec).await
             }
@@ -261,7 +270,7 @@ impl Isolation {
     /// Removes the workspace of a run that nobody knows.
     pub async fn discard(&self, run: RunId) {
         let Some(meta) = meta::read(&self.folders.work, run).await else { return };
-        match self.remove(&meta).await {
+        match self.remove(&meta, Branch::GoesIfEmpty).await {
             Ok(()) => drop(locked(&self.known).remove(&run)),
             Err(error) => tracing::warn!(run.id = %run, %error, "leftover workspace could not be removed"),
         }

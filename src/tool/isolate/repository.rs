@@ -4,7 +4,7 @@
 //! meets git's own locks. The repository's own work tree and index are only looked at.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -24,6 +24,8 @@ pub(super) struct Repositories {
     known: Mutex<BTreeMap<PathBuf, Repository>>,
     /// By the real path of the shared git folder.
     locks: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
+    /// Shared git folders whose repositories were looked at for changes that are not committed.
+    looked_at: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// A repository, as seen from a folder in it.
@@ -45,12 +47,9 @@ impl Repositories {
             return Ok(known);
         }
         let (top, common, below) = look_up(git, folder).await?;
-        let (repository, is_new) = {
-            let repository = self.at(top, common, below);
-            let is_new = locked(&self.known).insert(folder.to_owned(), repository.clone()).is_none();
-            (repository, is_new)
-        };
-        if is_new {
+        let repository = self.at(top, common, below);
+        locked(&self.known).insert(folder.to_owned(), repository.clone());
+        if locked(&self.looked_at).insert(repository.common.clone()) {
             repository.tell_if_dirty(git).await;
         }
         Ok(repository)
@@ -136,15 +135,9 @@ impl Repository {
         git.run(root, Call::new(["reset", "--hard", "--quiet"])).await.map(drop)
     }
 
-    /// Removes a worktree, whatever is in it or left of it, and its branch if nothing was added to that. Other worktrees
-    /// that are missing, perhaps for a while only, are not pruned.
-    pub(super) async fn remove(
-        &self,
-        git: &Git,
-        root: &Path,
-        branch: &str,
-        base: &str,
-    ) -> Result<(), IsolateError> {
+    /// Removes a worktree, whatever is in it or left of it. Other worktrees that are missing, perhaps for a while only, are
+    /// not pruned.
+    pub(super) async fn remove(&self, git: &Git, root: &Path) -> Result<(), IsolateError> {
         let tree = root.to_owned();
         blocking(move || remove_all(&tree)).await?;
         if !self.common.is_dir() {
@@ -153,27 +146,28 @@ impl Repository {
         let _alone = self.lock.lock().await;
         let remove = Call::new(["worktree", "remove", "--force", "--force"]).arg(root);
         let Said { ok, text } = git.ask(&self.common, remove).await?;
-        if !ok && !text.contains("is not a working tree") {
-            return Err(IsolateError::Git {
-                verb: "worktree remove".to_owned(),
-                said: text.trim().to_owned(),
-            });
+        if ok || text.contains("is not a working tree") {
+            return Ok(());
         }
-        if !base.is_empty() {
-            // Refused if it has more than it began with.
-            git.ask(&self.common, Call::new(["update-ref", "-d"]).arg(reference(branch)).arg(base)).await?;
-        }
-        Ok(())
+        Err(IsolateError::Git { verb: "worktree remove".to_owned(), said: text.trim().to_owned() })
     }
 
-    /// The commit that a branch has.
-    pub(super) async fn tip(&self, git: &Git, branch: &str) -> Result<Option<String>, IsolateError> {
-        let call = Call::new(["rev-parse", "--verify", "--quiet"]).arg(reference(branch));
-        let Said { ok, text } = git.ask(&self.common, call).await?;
-        Ok(text.lines().rev().find(|line| ok && is_object(line)).map(str::to_owned))
+    /// The commit that a branch has, and its tree.
+    pub(super) async fn tip(
+        &self,
+        git: &Git,
+        branch: &str,
+    ) -> Result<Option<(String, String)>, IsolateError> {
+        let reference = reference(branch);
+        let asked = format!("{reference}^{{commit}}\n{reference}^{{tree}}\n");
+        let call = Call::new(["cat-file", "--batch-check"]).stdin(asked.into_bytes());
+        let text = git.run(&self.common, call).await?;
+        let mut objects =
+            text.lines().filter_map(|line| line.split(' ').next().filter(|word| is_object(word)));
+        Ok(objects.next().map(str::to_owned).zip(objects.next().map(str::to_owned)))
     }
 
-    /// Has a branch end in this tree, by a commit of herder's unless it does.
+    /// Has a branch end in this tree, by a commit of herder's unless it does, and returns its commit.
     pub(super) async fn commit(
         &self,
         git: &Git,
@@ -181,15 +175,14 @@ impl Repository {
         base: &str,
         tree: &str,
         message: String,
-    ) -> Result<(), IsolateError> {
-        let tip = self.tip(git, branch).await?;
-        let parent = tip.as_deref().unwrap_or(base);
-        let has = Call::new(["rev-parse", "--verify", "--quiet"]).arg(format!("{parent}^{{tree}}"));
-        if git.object(&self.common, has).await? == tree {
-            return Ok(());
-        }
+    ) -> Result<String, IsolateError> {
+        let (parent, old) = match self.tip(git, branch).await? {
+            Some((tip, has)) if has == tree => return Ok(tip),
+            Some((tip, _)) => (tip.clone(), tip),
+            None => (base.to_owned(), String::new()),
+        };
         let mut commit =
-            Call::new(["commit-tree", tree, "-p", parent, "-F", "-"]).stdin(message.into_bytes());
+            Call::new(["commit-tree", tree, "-p", parent.as_str(), "-F", "-"]).stdin(message.into_bytes());
         for who in ["AUTHOR", "COMMITTER"] {
             commit = commit
                 .env(&format!("GIT_{who}_NAME"), "herder")
@@ -197,15 +190,22 @@ impl Repository {
         }
         let commit = git.object(&self.common, commit).await?;
         let _alone = self.lock.lock().await;
-        let old = tip.unwrap_or_default();
-        let update = Call::new(["update-ref"]).arg(reference(branch)).arg(commit).arg(old);
-        git.run(&self.common, update).await.map(drop)
+        let update = Call::new(["update-ref"]).arg(reference(branch)).arg(&commit).arg(old);
+        git.run(&self.common, update).await?;
+        Ok(commit)
     }
 
-    /// Deletes a branch, whatever it has.
-    pub(super) async fn delete(&self, git: &Git, branch: &str) -> Result<(), IsolateError> {
+    /// Deletes a branch: whatever it has, or only if it has this commit.
+    pub(super) async fn delete(
+        &self,
+        git: &Git,
+        branch: &str,
+        only_at: Option<&str>,
+    ) -> Result<(), IsolateError> {
         let _alone = self.lock.lock().await;
-        git.ask(&self.common, Call::new(["update-ref", "-d"]).arg(reference(branch))).await.map(drop)
+        let delete = Call::new(["update-ref", "-d"]).arg(reference(branch));
+        let delete = only_at.into_iter().fold(delete, Call::arg);
+        git.ask(&self.common, delete).await.map(drop)
     }
 
     /// Changes that are not committed are not in worktrees, which is worth a word once.

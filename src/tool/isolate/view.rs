@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -60,27 +60,41 @@ impl View<'_> {
         let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
         let call = plain.iter().fold(self.call(&form), Call::arg).arg(output).arg(base);
         self.git.run(&self.tree, call).await?;
-        let count = self.call(&["diff", "--cached", "--shortstat", "--find-renames", base]);
-        let text = self.git.run(&self.tree, count).await?;
-        let line = text.lines().find(|line| line.contains(" changed")).unwrap_or_default();
-        let files = line.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or_default();
         let to = to.to_owned();
         blocking(move || {
             let put = || {
                 let file = File::open(&fresh)?;
-                if file.metadata()?.len() > 0 {
-                    return meta::publish(&file, &fresh, &to);
+                let files = count(&file)?;
+                if files > 0 {
+                    meta::publish(&file, &fresh, &to)?;
+                    return Ok(files);
                 }
                 fs::remove_file(&fresh)?;
                 // One of an earlier try, which there is no reason for any more.
                 fs::remove_file(&to).or_else(|error| match error.kind() {
                     io::ErrorKind::NotFound => Ok(()),
                     _ => Err(error),
-                })
+                })?;
+                Ok(0)
             };
             put().map_err(IsolateError::io("write", &to))
         })
-        .await?;
-        Ok(files)
+        .await
+    }
+}
+
+/// Files in a patch. No line of a file's content begins as its head does.
+fn count(patch: &File) -> io::Result<u64> {
+    const HEAD: &[u8] = b"diff --git ";
+    let (mut reader, mut line, mut files) = (BufReader::new(patch), Vec::new(), 0);
+    loop {
+        line.clear();
+        if (&mut reader).take(HEAD.len() as u64).read_until(b'\n', &mut line)? == 0 {
+            return Ok(files);
+        }
+        files += u64::from(line == HEAD);
+        if line.last() != Some(&b'\n') {
+            reader.skip_until(b'\n')?;
+        }
     }
 }
