@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -28,7 +28,7 @@ use crate::{
     app::{
         batch::Stopper,
         herder::Herder,
-        input, spent,
+        input, isolation, spent,
         state::{State, StateError, new_run},
     },
     config::Flag,
@@ -39,6 +39,7 @@ use crate::{
         outcome::Outcome,
     },
     store::{EventStore, feed::Feed, folder::FolderError},
+    tool::isolate::Change,
 };
 
 pub(super) const ABOUT: &str = "Run one task and print what the model says at the end
@@ -49,6 +50,7 @@ What happens is shown on stderr; stdout has the last answer, or with --json ever
 pub(super) const AFTER: &str = "EXAMPLES
   herder run \"Fix the failing test in src/parse.rs\" --model openai:gpt-5
   herder run \"List the open questions in notes/\" --policy read-only --quiet
+  herder run \"Port it to the new API\" --isolate worktree      on a branch of its own; `herder apply` takes it over
   herder run \"Say hello\" --script replies.json             no model, no key, no network
 
 EXIT CODES
@@ -135,10 +137,14 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     };
     let end = watch.follow(store, live, run, over).await;
     herder.supervisor.drain(Duration::ZERO).await;
+    let change = isolation::change(&isolation::patches(herder.state()), run).await;
     herder.close().await;
     Ok(match (end?, signals.received()) {
         (Some(end), _) => {
             watch.finish(&end)?;
+            if let Some(told) = change.and_then(|change| changed(run, &change, context.state.as_deref())) {
+                say(&told);
+            }
             if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }
         }
         (None, signal) => {
@@ -153,6 +159,21 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
             signal.unwrap_or(Exit::NotDone)
         }
     })
+}
+
+/// What a run changed in a workspace of its own, and how to have it.
+fn changed(run: RunId, change: &Change, state: Option<&Path>) -> Option<String> {
+    let kept =
+        change.kept.as_ref().map_or_else(String::new, |path| format!("; its workspace is kept: {path}"));
+    if change.patch_path.is_none() {
+        return (!kept.is_empty()).then(|| format!("the run changed nothing{kept}"));
+    }
+    let files = change.files_changed;
+    let on = change.branch.as_ref().map_or_else(String::new, |branch| format!(", branch {branch}"));
+    let state = state.map_or_else(String::new, |folder| format!(" --state {}", folder.display()));
+    Some(format!(
+        "the run changed {files} files{on}; `herder diff {run}{state}` shows them, `herder apply` takes them over{kept}"
+    ))
 }
 
 /// Why the state cannot be had. Of the daemon's, that it does there what was asked for.

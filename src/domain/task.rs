@@ -103,7 +103,6 @@ impl Isolate {
     }
 
     /// Whether the run has no workspace of its own.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }

@@ -38,6 +38,7 @@ impl Isolation {
         let workspace = PathBuf::from(&*spec.workspace);
         let repository = self.repositories.of(&self.git, &workspace).await?;
         let base = repository.resolve(&self.git, self.options.base.as_deref()).await?;
+        self.repositories.tell_if_dirty(&self.git, &repository).await;
         let branch = branch::name(&self.options.branch, run, spec);
         // One that has the run in its name is nobody else's.
         if !branch.contains(&run.to_string()) && repository.tip(&self.git, &branch).await?.is_some() {

@@ -49,10 +49,14 @@ impl Repositories {
         let (top, common, below) = look_up(git, folder).await?;
         let repository = self.at(top, common, below);
         locked(&self.known).insert(folder.to_owned(), repository.clone());
+        Ok(repository)
+    }
+
+    /// Says once of a repository that what is not committed is in no worktree, if there is such.
+    pub(super) async fn tell_if_dirty(&self, git: &Git, repository: &Repository) {
         if locked(&self.looked_at).insert(repository.common.clone()) {
             repository.tell_if_dirty(git).await;
         }
-        Ok(repository)
     }
 
     /// A repository that was looked up before, perhaps by an earlier process.
@@ -208,7 +212,6 @@ impl Repository {
         git.ask(&self.common, delete).await.map(drop)
     }
 
-    /// Changes that are not committed are not in worktrees, which is worth a word once.
     async fn tell_if_dirty(&self, git: &Git) {
         let status = Call::new(["status", "--porcelain", "--untracked-files=no"]);
         if let Ok(Said { ok: true, text }) = git.ask(&self.top, status).await

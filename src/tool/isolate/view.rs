@@ -34,12 +34,7 @@ impl View<'_> {
     /// Takes all files into the index as they are now, but for some by name, and returns their tree. What cannot be
     /// taken in, such as a repository without a commit, is left out, with a word.
     pub(super) async fn take_in(&self, but: &[String]) -> Result<String, IsolateError> {
-        let mut add = self.call(&["add", "--all", "--ignore-errors"]);
-        if !but.is_empty() {
-            let but = but.iter().map(|path| format!(":(exclude,literal,top){path}\0"));
-            let paths: String = std::iter::once(".\0".to_owned()).chain(but).collect();
-            add = add.arg("--pathspec-from-file=-").arg("--pathspec-file-nul").stdin(paths.into_bytes());
-        }
+        let add = self.call(&["add", "--all", "--ignore-errors"]);
         let Said { ok, text } = self.git.ask(&self.tree, add).await?;
         if !ok {
             let said = text.trim();
@@ -47,6 +42,11 @@ impl View<'_> {
                 return Err(IsolateError::Git { verb: "add".to_owned(), said: said.to_owned() });
             }
             tracing::warn!(workspace = %self.tree.display(), said, "some files could not be compared");
+        }
+        if !but.is_empty() {
+            let but: String = but.iter().map(|path| format!("{path}\0")).collect();
+            let remove = self.call(&["update-index", "--force-remove", "-z", "--stdin"]);
+            self.git.run(&self.tree, remove.stdin(but.into_bytes())).await?;
         }
         self.git.object(&self.tree, self.call(&["write-tree"])).await
     }
@@ -71,10 +71,10 @@ impl View<'_> {
                 }
                 fs::remove_file(&fresh)?;
                 // One of an earlier try, which there is no reason for any more.
-                fs::remove_file(&to).or_else(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Ok(()),
-                    _ => Err(error),
-                })?;
+                match fs::remove_file(&to) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
                 Ok(0)
             };
             put().map_err(IsolateError::io("write", &to))
