@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     IsolateError, Isolation, Site, blocking, branch,
     copy::Copying,
@@ -21,14 +23,19 @@ use crate::domain::{
 };
 
 impl Isolation {
-    pub(super) async fn make(&self, run: RunId, spec: &TaskSpec) -> Result<Site, IsolateError> {
+    pub(super) async fn make(
+        &self,
+        run: RunId,
+        spec: &TaskSpec,
+        ended: &CancellationToken,
+    ) -> Result<Site, IsolateError> {
         let meta = match spec.isolate {
             Isolate::Worktree => self.make_worktree(run, spec).await?,
             Isolate::None | Isolate::Copy => self.make_copy(run, spec).await?,
         };
         let meta = Meta { stage: Stage::SettingUp, ..meta };
         meta::write(&self.folders.work, &meta).await?;
-        self.set_up(run, spec.task_id.as_deref(), &meta.place()).await?;
+        self.set_up(run, spec.task_id.as_deref(), &meta.place(), ended).await?;
         let meta = Meta { stage: Stage::Made, ..meta };
         meta::write(&self.folders.work, &meta).await?;
         meta.site().ok_or(IsolateError::Gone { path: meta.root })

@@ -79,7 +79,11 @@ impl Meta {
             Stage::Making | Stage::SettingUp => false,
             Stage::Made | Stage::Kept => path.is_dir(),
         };
-        let extra_write_roots = self.origin.iter().map(|origin| origin.common.clone()).collect();
+        let shared = self.origin.iter().flat_map(|origin| {
+            let own = origin.common.join("worktrees").join(self.run.to_string());
+            ["objects", "refs", "logs"].map(|name| origin.common.join(name)).into_iter().chain([own])
+        });
+        let extra_write_roots = shared.filter(|folder| folder.is_dir()).collect();
         is_made.then_some(Site { path, extra_write_roots })
     }
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::process::{
     CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, environment,
@@ -98,16 +99,25 @@ pub struct Isolation {
     repositories: Repositories,
     room: Semaphore,
     /// Held while a run's workspace is made or put away.
-    busy: Mutex<BTreeMap<RunId, Arc<AsyncMutex<()>>>>,
+    busy: Mutex<BTreeMap<RunId, Arc<Turn>>>,
     /// Runs that may have something to put away.
     known: Mutex<BTreeSet<RunId>>,
+}
+
+/// See [`Isolation::busy`].
+#[derive(Debug, Default)]
+struct Turn {
+    lock: AsyncMutex<()>,
+    /// Cuts a setup command short whose run has ended.
+    ended: CancellationToken,
 }
 
 /// Where an isolated run works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub path: PathBuf,
-    /// What git in there has to write, beyond the workspace itself.
+    /// What git in there has to write, beyond the workspace itself: no configuration and no hooks, which git outside would
+    /// take its orders from.
     pub extra_write_roots: Vec<PathBuf>,
 }
 
@@ -203,8 +213,8 @@ impl Isolation {
     /// # Errors
     /// It cannot be made, or is gone.
     pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<Site, IsolateError> {
-        let lock = self.lock_of(run);
-        let _busy = lock.lock().await;
+        let turn = self.turn_of(run);
+        let _busy = turn.lock.lock().await;
         locked(&self.known).insert(run);
         let meta = meta::read(&self.folders.work, run).await;
         match (meta, begun) {
@@ -221,7 +231,7 @@ impl Isolation {
                 if let Some(meta) = half_made {
                     self.remove(&meta, Branch::GoesIfEmpty).await?;
                 }
-                self.make(run, spec).await
+                self.make(run, spec, &turn.ended).await
             }
         }
     }
@@ -237,8 +247,9 @@ impl Isolation {
         if !locked(&self.known).contains(&run) {
             return;
         }
-        let lock = self.lock_of(run);
-        let _busy = lock.lock().await;
+        let turn = self.turn_of(run);
+        turn.ended.cancel();
+        let _busy = turn.lock.lock().await;
         let _room = self.room.acquire().await;
         match self.put_away(run, outcome, task).await {
             Ok(()) => {
@@ -277,7 +288,13 @@ impl Isolation {
     }
 
     /// Runs the setup command, if there is one.
-    async fn set_up(&self, run: RunId, task_id: Option<&str>, folder: &Path) -> Result<(), IsolateError> {
+    async fn set_up(
+        &self,
+        run: RunId,
+        task_id: Option<&str>,
+        folder: &Path,
+        ended: &CancellationToken,
+    ) -> Result<(), IsolateError> {
         let Some(setup) = &self.options.setup else { return Ok(()) };
         let own = [("HERDER_RUN_ID".into(), run.to_string().into())]
             .into_iter()
@@ -292,7 +309,7 @@ impl Isolation {
             ..CommandSpec::new("sh", folder)
         };
         let cannot = |how: String, tail: String| Err(IsolateError::Setup { how, tail });
-        match self.git.runner().run(spec, &tokio_util::sync::CancellationToken::new()).await {
+        match self.git.runner().run(spec, ended).await {
             Err(error) => cannot(format!("did not start: {}", super::workspace::Told(&error)), String::new()),
             Ok(finished) => {
                 let how = match finished.end {
@@ -310,7 +327,7 @@ impl Isolation {
         }
     }
 
-    fn lock_of(&self, run: RunId) -> Arc<AsyncMutex<()>> {
+    fn turn_of(&self, run: RunId) -> Arc<Turn> {
         locked(&self.busy).entry(run).or_default().clone()
     }
 }

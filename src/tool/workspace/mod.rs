@@ -65,7 +65,7 @@ impl Workspace {
     }
 
     /// Folders outside it that programs in it have to write, though no path in them is in the workspace: of a git worktree
-    /// the git folder that it shares.
+    /// what it shares of the git folder.
     pub fn extra_write_roots(&self) -> &[PathBuf] {
         &self.extra_write_roots
     }
