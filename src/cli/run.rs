@@ -168,11 +168,14 @@ fn changed(run: RunId, change: &Change, state: Option<&Path>) -> Option<String> 
     if change.patch_path.is_none() {
         return (!kept.is_empty()).then(|| format!("the run changed nothing{kept}"));
     }
-    let files = change.files_changed;
+    let files = match change.files_changed {
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    };
     let on = change.branch.as_ref().map_or_else(String::new, |branch| format!(", branch {branch}"));
     let state = state.map_or_else(String::new, |folder| format!(" --state {}", folder.display()));
     Some(format!(
-        "the run changed {files} files{on}; `herder diff {run}{state}` shows them, `herder apply` takes them over{kept}"
+        "the run changed {files}{on}; `herder diff {run}{state}` shows how, `herder apply` takes it over{kept}"
     ))
 }
 

@@ -1,12 +1,17 @@
 //! Runs with workspaces of their own: what they change, what stays of them, and what is left of the user's tree: all of it.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
 use crate::{
     daemon::{Daemon, shown, submit},
-    support::{Ended, Place, call, is_state, until},
+    support::{Ended, Place, Started, call, is_state, until},
 };
 
 const OUT: &str = "out.jsonl";
@@ -204,6 +209,55 @@ fn a_run_goes_on_in_its_own_workspace_after_a_kill_and_its_result_is_whole() {
         assert!(patch.contains(&format!("-two\n+{id}\n")), "{patch}");
         assert_eq!(patch.matches("\n+once\n").count(), 1, "{patch}");
     }
+    assert_eq!(worktrees(&place), 1);
+}
+
+#[test]
+fn what_is_half_made_at_a_kill_is_made_anew() {
+    let place = repository();
+    place.write("herder.toml", "[isolate]\nsetup = \"touch half; sleep 600\"\n");
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), bash("ls"), done()]))]);
+    let batch = place.start(&[&BATCH[..], &["--config", "herder.toml"]].concat());
+    let work = place.path(&format!("{STATE}/work"));
+    until("the setup command runs", || {
+        names_below(&work).iter().any(|name| work.join(name).join("half").exists())
+    });
+    batch.kill();
+    place.herder(&BATCH).expect(0);
+    let patch = diff(&place, "a");
+    assert!(patch.contains("+TWO") && !patch.contains("half"), "{patch}");
+    assert_eq!(worktrees(&place), 1);
+}
+
+#[test]
+fn a_run_whose_end_is_on_disk_has_its_patch_though_herder_died_before_it_was_made() {
+    let place = repository();
+    fs::create_dir(place.path("bin")).unwrap();
+    let found = std::env::var("PATH").unwrap();
+    let real =
+        found.split(':').map(|folder| format!("{folder}/git")).find(|git| Path::new(git).exists()).unwrap();
+    // Git that does not come to a diff, for as long as a file says so.
+    let blocked = place.path("blocked").display().to_string();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" diff \"*) [ ! -e {blocked} ] || exec sleep 600;; esac\nexec {real} \"$@\"\n"
+    );
+    place.write("bin/git", script);
+    fs::set_permissions(place.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    place.write("blocked", "");
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), done()]))]);
+    let mut command = place.command(&BATCH);
+    command.env("PATH", format!("{}:{found}", place.path("bin").display()));
+    let batch = Started::from(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until("a log", || is_state(&place.path(STATE)));
+    until("the end is of record", || {
+        place.herder(&["events", "--all", "--json", "--state", STATE]).out.contains("\"kind\":\"run_end\"")
+    });
+    batch.kill();
+    assert!(place.results(OUT).is_empty(), "no line is written before the patch is made");
+    place.herder(&BATCH).expect(0);
+    let line = result(&place, "a");
+    assert_eq!((&line["outcome"], &line["files_changed"]), (&json!("done"), &json!(1)), "{line}");
+    assert!(diff(&place, "a").contains("+TWO"));
     assert_eq!(worktrees(&place), 1);
 }
 
