@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     daemon::{Daemon, shown, submit},
-    support::{Ended, Place, Started, call, is_state, until},
+    support::{Ended, Place, Started, call, until},
 };
 
 const OUT: &str = "out.jsonl";
@@ -196,7 +196,6 @@ fn a_run_goes_on_in_its_own_workspace_after_a_kill_and_its_result_is_whole() {
     };
     place.tasks("in.jsonl", &[slow("a", "worktree"), slow("b", "copy"), slow("c", "worktree")]);
     let batch = place.start(&BATCH);
-    until("a log", || is_state(&place.path(STATE)));
     until("commands have run", || {
         let seen = place.herder(&["events", "--all", "--json", "--state", STATE]);
         seen.out.matches("\"kind\":\"result\"").count() == 6
@@ -248,7 +247,6 @@ fn a_run_whose_end_is_on_disk_has_its_patch_though_herder_died_before_it_was_mad
     let mut command = place.command(&BATCH);
     command.env("PATH", format!("{}:{found}", place.path("bin").display()));
     let batch = Started::from(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    until("a log", || is_state(&place.path(STATE)));
     until("the end is of record", || {
         place.herder(&["events", "--all", "--json", "--state", STATE]).out.contains("\"kind\":\"run_end\"")
     });
@@ -267,7 +265,6 @@ fn a_workspace_that_is_gone_ends_the_run_and_is_not_made_anew() {
     place
         .tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), {"text": "x", "delay_ms": 60_000}]))]);
     let batch = place.start(&BATCH);
-    until("a log", || is_state(&place.path(STATE)));
     until("the edit", || {
         place.herder(&["events", "--all", "--json", "--state", STATE]).out.contains("\"kind\":\"result\"")
     });
