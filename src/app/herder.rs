@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     approvals::Spool,
-    confinement,
+    confinement, isolation,
     models::{ModelSetup, ModelsError, check_price, is_priced},
     state::State,
     tools::{self, ToolsError},
@@ -23,6 +23,7 @@ use crate::{
         admission::Slots,
         policy::{Policy, Verdict},
     },
+    store::StoreError,
     tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
@@ -59,6 +60,8 @@ pub enum StartError {
     Tools(#[from] ToolsError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Log(#[from] StoreError),
     #[error("the actors could not be started")]
     Actors(#[source] ractor::SpawnErr),
 }
@@ -129,13 +132,15 @@ impl Herder {
             Spool::within(folder.path()).settle(&*state.store, &SystemClock).await;
         }
         let setup = Arc::new(ModelSetup::default());
+        let isolation = Arc::new(isolation::isolation(config, &state));
+        isolation::recover(&isolation, &*state.store).await?;
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
             models: setup.models(config, model_names)?,
             toolbox,
             policy,
-            workspaces: Workspaces::new(config.tools.read_roots.clone()),
+            workspaces: Workspaces::new(config.tools.read_roots.clone()).isolating(isolation),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings,
         });

@@ -13,6 +13,7 @@ pub mod conversation;
 pub mod doctor;
 pub mod herder;
 pub mod input;
+pub mod isolation;
 pub mod models;
 pub mod spent;
 pub mod state;

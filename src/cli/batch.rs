@@ -21,9 +21,11 @@ use crate::{
     app::{
         batch::{Batch, Journal, Options, Report, Stopper, beside},
         herder::Herder,
-        input::{self, InputTask, Rules, Selection, Source, repeated},
+        input::{self, InputError, InputTask, Rules, Selection, Source, repeated},
+        isolation,
+        state::State,
     },
-    config::Flag,
+    config::{Config, Flag},
     domain::{
         admission::Slots,
         batch::{Halt, RetryFailed, StaleLines},
@@ -39,18 +41,19 @@ use shown::Shown;
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
 
-IN has one JSON object a line: `id` and `task`, and optionally model, system, workspace, tools, limits, facts, priority, \
+IN has one JSON object a line: `id` and `task`, and optionally model, system, workspace, isolate, tools, limits, facts, priority, \
 labels, meta, params, script. A line without an id is named by its place (line-7). Everything is checked before anything \
 runs.
 
 OUT gets a line when a task has ended: id, run, attempt, outcome, detail, text, turns, calls, usage, cost_usd, queued_ms, \
-duration_ms, active_ms, error, labels, meta, model. Beside it, OUT.state is the journal: give the same command again, and \
+duration_ms, active_ms, error, labels, meta, model, branch, base, patch_path, files_changed. Beside it, OUT.state is the journal: give the same command again, and \
 what is done stays done, what was interrupted goes on, what has not started starts.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl -j 50 --model openai:gpt-5
   herder batch tasks.jsonl -o out.jsonl --first 3            try the first three tasks
   herder batch tasks.jsonl -o out.jsonl --retry-failed       one more attempt at what is not done
+  herder batch tasks.jsonl -o out.jsonl --isolate worktree   a git worktree and a branch for each run
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
   herder batch tasks.jsonl -o out.jsonl --max-cost 5           what does not fit is not started; raise it and go on
   generate | herder batch - --state run1 | jq -r .text
@@ -226,6 +229,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let is_limited = args.max_cost.is_some() || context.config.limits_costs();
     let limited = tasks.iter().filter(|task| is_limited || task.spec.limits.max_cost_usd.is_some());
     Herder::check_prices(&context.config, limited.map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
+    check_isolated(&context.config, &tasks).await?;
     if args.dry_run {
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
@@ -271,6 +275,13 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     }
     shown.finish(&report, folder.as_deref());
     Ok(exit(&report, signals.received()))
+}
+
+/// Finds out before anything runs that tasks cannot have the workspaces of their own that they ask for.
+async fn check_isolated(config: &Config, tasks: &[InputTask]) -> anyhow::Result<()> {
+    // What is made in it is not asked for here.
+    let isolated = isolation::isolation(config, &State::in_memory());
+    isolation::check(&isolated, tasks).await.map_err(|told| InputError::Mistakes { told, more: 0 }.into())
 }
 
 /// How often progress is brought up to date.

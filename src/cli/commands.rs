@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ("top", super::top::ABOUT),
             ("ls", super::ls::ABOUT),
             ("show", super::show::ABOUT),
+            ("diff", super::diff::ABOUT),
             ("logs", super::logs::ABOUT),
             ("events", super::events::ABOUT),
             ("wait", super::wait::ABOUT),
@@ -42,6 +43,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ("resume", super::bulk::RESUME),
             ("requeue", super::bulk::REQUEUE),
             ("set", super::set::ABOUT),
+            ("apply", super::apply::ABOUT),
         ],
     ),
     (

@@ -3,9 +3,12 @@
 //! Told from the log alone, so it is as true while another process writes as it is afterwards. What only a process knows, as
 //! that a run is held or what a call touches, is not known here.
 
+use std::path::Path;
+
 use crate::{
     app::{
         conversation::chat_completions,
+        isolation,
         state::{FindError, find},
         waiting,
     },
@@ -31,6 +34,7 @@ const BEGINNING: usize = 120;
 /// The runs that are meant, the newest last, at most `limit` of them; and how many there are.
 pub(super) async fn list(
     store: &dyn EventStore,
+    patches: &Path,
     filter: &FilterArgs,
     limit: Option<usize>,
 ) -> anyhow::Result<RunList> {
@@ -50,7 +54,7 @@ pub(super) async fn list(
     for record in meant {
         // A log is read only of what is shown, if it is not the log that says whether it is meant.
         if runs.len() < limit || filter.needs_log() {
-            let run = view(store, record).await?;
+            let run = view(store, patches, record).await?;
             if !filter.admits(&run) {
                 continue;
             }
@@ -101,15 +105,23 @@ pub(super) async fn approvals(
 }
 
 /// A run by its id, the beginning of one, or its task's id.
-pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -> anyhow::Result<RunDetail> {
+pub(super) async fn detail(
+    store: &dyn EventStore,
+    patches: &Path,
+    name: &str,
+    messages: bool,
+) -> anyhow::Result<RunDetail> {
     let record = find(store, name).await?;
     let log = store.read(record.run, Seq::START).await?;
     let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
     let Some(spec) = state.spec() else {
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
+    let change = isolation::change(patches, record.run).await;
     Ok(RunDetail {
-        run: shown(&record, &state),
+        run: shown(&record, &state).with_change(change.as_ref()),
+        isolate: Some(spec.isolate.as_str().to_owned()),
+        kept: change.and_then(|change| change.kept),
         task: spec.task.to_string(),
         workspace: spec.workspace.to_string(),
         parent: spec.parent.map(|parent| parent.to_string()),
@@ -136,9 +148,12 @@ async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
     })
 }
 
-async fn view(store: &dyn EventStore, record: &RunRecord) -> Result<RunView, StoreError> {
+async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Result<RunView, StoreError> {
     match replay(store, record).await {
-        Ok(run) => Ok(shown(record, &run)),
+        Ok(run) => {
+            let change = isolation::change(patches, record.run).await;
+            Ok(shown(record, &run).with_change(change.as_ref()))
+        }
         // One run that cannot be read hides no other.
         Err(StoreError::Damaged { .. }) => {
             let mut view = shown(record, &Run::new(record.run));
@@ -191,6 +206,10 @@ fn shown(record: &RunRecord, run: &Run) -> RunView {
         ended_at: record.ended_at.map(rfc3339),
         duration_ms: end.map(|end| end.duration_us / 1_000),
         said: said(run),
+        branch: None,
+        base: None,
+        patch_path: None,
+        files_changed: None,
     }
 }
 
@@ -307,7 +326,7 @@ mod tests {
     async fn the_newest_are_listed_and_all_that_match_are_counted() {
         let store = store(5).await;
         let odd = FilterArgs { labels: vec![("odd".into(), "true".into())], ..FilterArgs::default() };
-        let list = list(&store, &odd, Some(2)).await.expect("readable");
+        let list = list(&store, Path::new("/nowhere"), &odd, Some(2)).await.expect("readable");
         let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
         assert_eq!(ids, [Some('3'), Some('5')]);
         assert_eq!((list.counts.total, list.counts.open), (3, 3));

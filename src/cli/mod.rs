@@ -20,6 +20,7 @@ use crate::{
 };
 
 pub mod answer;
+pub mod apply;
 pub mod approvals;
 pub mod args;
 mod asking;
@@ -31,6 +32,7 @@ pub mod completions;
 pub mod config_command;
 pub mod continue_command;
 pub mod demo;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod exit;
@@ -44,6 +46,7 @@ pub mod ls;
 pub mod mcp;
 pub mod models;
 pub mod overview;
+mod patches;
 pub mod policy;
 pub mod progress;
 pub mod render;
@@ -122,6 +125,10 @@ enum Command {
     Ls(ls::LsArgs),
     #[command(about = short(show::ABOUT), long_about = show::ABOUT, after_long_help = show::AFTER)]
     Show(show::ShowArgs),
+    #[command(about = short(diff::ABOUT), long_about = diff::ABOUT, after_long_help = diff::AFTER)]
+    Diff(diff::DiffArgs),
+    #[command(about = short(apply::ABOUT), long_about = apply::ABOUT, after_long_help = apply::AFTER)]
+    Apply(apply::ApplyArgs),
     #[command(about = short(events::ABOUT), long_about = events::ABOUT, after_long_help = events::AFTER)]
     Events(events::EventsArgs),
     #[command(about = short(logs::ABOUT), long_about = logs::ABOUT, after_long_help = logs::AFTER)]
@@ -277,6 +284,8 @@ impl Cli {
             Command::Serve(args) => block_on(serve::main(args, context, sources, inherited)),
             Command::Ls(args) => block_on(ls::main(args, context)),
             Command::Show(args) => block_on(show::main(args, context)),
+            Command::Diff(args) => block_on(diff::main(args, context)),
+            Command::Apply(args) => block_on(apply::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
             Command::Submit(args) => block_on(submit::main(*args, context)),
             Command::Continue(args) => block_on(continue_command::main(args, context)),
@@ -321,6 +330,8 @@ impl Cli {
             | Command::Continue(_)
             | Command::Ls(_)
             | Command::Show(_)
+            | Command::Diff(_)
+            | Command::Apply(_)
             | Command::Events(_)
             | Command::Logs(_)
             | Command::Wait(_)

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -22,12 +22,13 @@ use crate::{
     app::{
         batch::Stopper,
         herder::{Herder, People},
-        input, spent,
+        input, isolation, spent,
         state::{State, StateError, new_run},
     },
     config::{Config, Flag},
-    domain::outcome::Outcome,
+    domain::{id::RunId, outcome::Outcome},
     store::folder::FolderError,
+    tool::isolate::Change,
 };
 
 mod prompt;
@@ -48,6 +49,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder run \"Fix the failing test in src/parse.rs\" --model openai:gpt-5
   herder run \"List the open questions in notes/\" --policy read-only --quiet
   herder run \"Find out why the tests fail\" --policy trusted --network deny
+  herder run \"Port it to the new API\" --isolate worktree      on a branch of its own; `herder apply` takes it over
   herder run \"Say hello\" --script replies.json             no model, no key, no network
   herder run \"Tidy up\" --model openai:gpt-5 --policy careful     on a terminal, asks about each change
 
@@ -191,10 +193,14 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let end = watch.follow(store, live, run, over).await;
     let asked = watch.is_asking();
     herder.supervisor.drain(Duration::ZERO).await;
+    let change = isolation::change(&isolation::patches(herder.state()), run).await;
     herder.close().await;
     Ok(match (end?, signals.received()) {
         (Some(end), _) => {
             watch.finish(&end)?;
+            if let Some(told) = change.and_then(|change| changed(run, &change, context.state.as_deref())) {
+                say(&told);
+            }
             if end.outcome == Outcome::Done { Exit::Done } else { Exit::NotDone }
         }
         (None, signal) => {
@@ -214,6 +220,24 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
             signal.unwrap_or(Exit::NotDone)
         }
     })
+}
+
+/// What a run changed in a workspace of its own, and how to have it.
+fn changed(run: RunId, change: &Change, state: Option<&Path>) -> Option<String> {
+    let kept =
+        change.kept.as_ref().map_or_else(String::new, |path| format!("; its workspace is kept: {path}"));
+    if change.patch_path.is_none() {
+        return (!kept.is_empty()).then(|| format!("the run changed nothing{kept}"));
+    }
+    let files = match change.files_changed {
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    };
+    let on = change.branch.as_ref().map_or_else(String::new, |branch| format!(", branch {branch}"));
+    let state = state.map_or_else(String::new, |folder| format!(" --state {}", folder.display()));
+    Some(format!(
+        "the run changed {files}{on}; `herder diff {run}{state}` shows how, `herder apply` takes it over{kept}"
+    ))
 }
 
 /// Why the state cannot be had. Of the daemon's, that it does there what was asked for.

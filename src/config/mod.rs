@@ -32,8 +32,8 @@ use layer::{Layers, Origin, Spelling};
 pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use sections::{
-    Approvals, Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits,
-    Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
+    Approvals, Budget, CommandTool, Daemon, Defaults, Durability, Isolation, Keep, LogFormat, Notify,
+    Occasion, ProcessLimits, Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -49,6 +49,7 @@ pub struct Config {
     pub approvals: Approvals,
     pub tools: Tools,
     pub confine: Confine,
+    pub isolate: Isolation,
     pub store: Store,
     pub telemetry: Telemetry,
     pub daemon: Daemon,

@@ -18,6 +18,7 @@ use crate::domain::{
 pub mod builtin;
 pub mod command;
 pub(crate) mod digest;
+pub mod isolate;
 pub mod launcher;
 pub mod output;
 pub mod process;

@@ -20,6 +20,7 @@ mod daemon_mcp;
 mod daemon_runs;
 mod doubt;
 mod input;
+mod isolate;
 mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]

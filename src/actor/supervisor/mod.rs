@@ -42,6 +42,7 @@ mod shard;
 mod slotless;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 pub use accounts::Reserve;
 pub use error::{AskError, SubmitError};

@@ -1,8 +1,10 @@
 //! Settles what the last process left in doubt, before anything is done that would blur it.
 
+use std::sync::Arc;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{Supervisor, told};
+use super::{Supervisor, told, workspace};
 use crate::{
     actor::{Services, executor::doubt},
     domain::{
@@ -49,15 +51,14 @@ impl Supervisor {
 }
 
 /// What there is to say about a run's calls in doubt; nothing if it has none.
-async fn settled(services: &Services, mut run: Run) -> Vec<Fact> {
+async fn settled(services: &Arc<Services>, mut run: Run) -> Vec<Fact> {
     let now = services.clock.now();
     let mut facts = told(&mut run, Input::Restart { cause: RestartCause::Process, error: None }, now);
     let doubts: Vec<_> = run.in_doubt().map(|(call, change)| (call.clone(), change.clone())).collect();
     if doubts.is_empty() {
         return Vec::new();
     }
-    let workspace = run.spec().map(|spec| services.workspaces.get(&spec.workspace));
-    let Some(Ok(workspace)) = workspace else { return Vec::new() };
+    let Some(workspace) = workspace::find(services, &run).await else { return Vec::new() };
     for (call, change) in doubts {
         let input = match doubt::settle(&workspace, &change).await {
             Some(output) => Input::CallEnded(output.answer(call, None)),

@@ -19,7 +19,7 @@ use crate::{
     app::{
         herder::{Herder, People},
         input::InputTask,
-        spent,
+        isolation, spent,
     },
     config::Config,
     domain::{
@@ -70,6 +70,9 @@ impl Batch {
         stopper: Stopper,
     ) -> Result<Self, BatchError> {
         let mut plan = journal.plan(&tasks, &chosen, &options)?;
+        // Before the results are made: what is put away late is in them.
+        let isolated = isolation::isolation(config, &journal.state);
+        isolation::recover(&isolated, &*journal.state.store).await?;
         let results = rebuild(&journal, &tasks, &chosen, &plan, &options, &stopper).await?;
         let clock = crate::clock::SystemClock;
         let (batch, store, slice) = (journal.batch, journal.state.store.clone(), tasks.as_slice());
@@ -181,7 +184,9 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
     async fn settled(&mut self, over: &Over, end: &Arc<RunEnd>) -> Result<(), BatchError> {
         let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
         let store = &*self.herder.state().store;
-        let line = result_line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
+        let patches = isolation::patches(self.herder.state());
+        let with_messages = self.options.with_messages;
+        let line = result_line(store, task, over.run, over.attempt, end, &patches, with_messages).await?;
         self.results.write(over.task, line).await
     }
 

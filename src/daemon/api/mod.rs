@@ -44,6 +44,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
     let (router, description) = OpenApiRouter::with_openapi(describe::common())
         .routes(routes!(runs::submit, runs::list).layer(DefaultBodyLimit::max(MAX_TASK)))
         .routes(routes!(runs::show, runs::retune))
+        .routes(routes!(runs::patch))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::pause))
         .routes(routes!(runs::resume))

@@ -36,6 +36,7 @@ use crate::{
 mod approvals;
 mod audit;
 mod batches;
+mod change;
 mod gates;
 mod keys;
 mod list;

@@ -145,7 +145,10 @@ impl Desk {
                 format!("the log of run {} does not begin with its task", record.run),
             )
         })?;
+        let kept = record.end.as_ref().and_then(|_| self.change(record.run)?.kept);
         Ok(RunDetail {
+            isolate: Some(spec.isolate.as_str().to_owned()),
+            kept,
             run: self.view(&record, &self.keepers().await),
             task: spec.task.to_string(),
             workspace: spec.workspace.to_string(),

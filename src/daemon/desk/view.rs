@@ -52,7 +52,8 @@ impl Desk {
     /// A run in short.
     pub(super) fn view(&self, record: &RunRecord, keepers: &Keepers) -> RunView {
         let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
-        let view = view(record, glance.as_deref(), keepers);
+        let change = record.end.as_ref().and_then(|_| self.change(record.run));
+        let view = view(record, glance.as_deref(), keepers).with_change(change.as_ref());
         match self.left(record.run) {
             Some(why) if record.end.is_none() => RunView { state: RunState::Queued, phase: why, ..view },
             Some(_) | None => view,
@@ -93,6 +94,10 @@ pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, keepers: &Keeper
             || glance.map(|glance| glance.text.to_string()).unwrap_or_default(),
             |end| end.text.chars().take(SAID_CHARS).collect(),
         ),
+        branch: None,
+        base: None,
+        patch_path: None,
+        files_changed: None,
     }
 }
 
