@@ -90,6 +90,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod daemon;
 pub mod domain;
 pub mod model;

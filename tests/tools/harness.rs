@@ -10,7 +10,7 @@ use std::{
 use herder::{
     domain::id::{CallId, RunId},
     tool::{
-        CallContext, Output, Started, Tool,
+        CallContext, Output, ProcessesPort, Started, Tool,
         builtin::{BuiltinOptions, builtin},
         launcher::Launcher,
         output::Limits,
@@ -93,6 +93,7 @@ impl Scene {
             cancel: self.cancel.clone(),
             timeout: self.timeout,
             blocking: TaskTracker::new(),
+            processes: ProcessesPort::default(),
         };
         let Started::Ready { change: None, work } = tool.start(context, arguments).await else {
             panic!("not ready")

@@ -10,6 +10,7 @@ use ractor::ActorRef;
 
 use super::{
     AskError, SubmitError,
+    leftovers::end_leftovers,
     message::{Admitted, Asker, Reply, RootMsg, ShardMsg, Stands},
     over::{Ended, Unended, Waiters},
     panicked,
@@ -141,6 +142,9 @@ async fn read(services: &Services, run: RunId) -> Result<Stands, SubmitError> {
     match log.into_iter().next_back().map(|envelope| envelope.fact.event) {
         None => Err(Refused::OutOfTurn.into()),
         Some(Event::RunEnd(end)) => Ok(Stands::Over(end.into())),
-        Some(_) => Ok(Stands::Open(Box::new(state))),
+        Some(_) => {
+            end_leftovers(&state).await;
+            Ok(Stands::Open(Box::new(state)))
+        }
     }
 }

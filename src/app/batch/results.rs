@@ -14,6 +14,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{BatchError, Stopper};
+use crate::crash::{self, Point};
 
 /// Lines that wait for whoever reads the standard output.
 const UNREAD_LINES: usize = 64;
@@ -83,7 +84,9 @@ impl Results {
         }
         writer.flush().map_err(failed)?;
         drop(writer);
+        crash::point(Point::BeforeResults);
         std::fs::rename(&fresh, path).map_err(failed)?;
+        crash::point(Point::AfterResults);
         Ok(Self::to(To::File { path: path.to_owned(), file }, Stopper::default()))
     }
 
@@ -126,8 +129,7 @@ impl To {
     async fn write(&mut self, line: Vec<u8>, stopper: &Stopper) -> Result<(), BatchError> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::File { path, file } => file
-                .write_all(&line)
+            Self::File { path, file } => write_line(file, &line)
                 .map_err(|source| BatchError::Out { out: path.display().to_string(), source }),
             Self::Stdout { lines, .. } => {
                 let sent = tokio::select! {
@@ -148,6 +150,16 @@ impl To {
             () = stopper.stopped_now() => Ok(()),
         }
     }
+}
+
+fn write_line(file: &mut File, line: &[u8]) -> io::Result<()> {
+    crash::point(Point::BeforeLine);
+    crash::point_after(Point::HalfOfLine, || {
+        let _ = file.write_all(&line[..line.len() / 2]);
+    });
+    file.write_all(line)?;
+    crash::point(Point::AfterLine);
+    Ok(())
 }
 
 /// Writes lines until no more come or nobody reads any more.

@@ -19,6 +19,7 @@ use super::{
     tail::{Kept, Tail},
 };
 use crate::{
+    crash::{self, Edge, Point},
     domain::id::{Pos, RunId, Seq},
     store::{StoreError, Ticket, tickets::Tickets},
     telemetry::{metric, span},
@@ -76,8 +77,10 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &Group) {
+        group.reach(Edge::Before);
         match write(&mut self.db, &mut self.heads, group) {
             Ok(written) => {
+                group.reach(Edge::After);
                 self.tail.extend(written.appends);
                 // First: whoever learns that a ticket is durable finds it so here, too.
                 self.durable.send_if_modified(|last| std::mem::replace(last, written.last) != written.last);
@@ -138,6 +141,20 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     }
     change.commit()?;
     Ok(written)
+}
+
+impl Group {
+    /// Tells the tests how far what it holds has come.
+    fn reach(&self, edge: Edge) {
+        for request in &self.requests {
+            match (request, edge) {
+                (Request::Append(append), _) => crash::facts(&append.facts, edge),
+                (Request::Batch { .. }, Edge::Before) => crash::point(Point::BeforeBatch),
+                (Request::Batch { .. }, Edge::After) => crash::point(Point::AfterBatch),
+                (Request::Checkpoint { .. } | Request::Setting { .. } | Request::Audit(_), _) => {}
+            }
+        }
+    }
 }
 
 impl Append {
