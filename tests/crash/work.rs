@@ -27,6 +27,11 @@ fallbacks = ["second"]
 
 [models.second]
 provider = "scripted"
+
+[models.priced]
+provider = "scripted"
+input_usd_per_mtok = 0.1
+output_usd_per_mtok = 0.4
 "#;
 
 /// The batch in a folder of its own.
@@ -151,7 +156,7 @@ fn tasks(house: &House) -> Vec<Value> {
             "writes",
             json!([{"calls": [write, call("note", "note", json!({}))]}, again, {"text": "written"}]),
         ),
-        with(limited, "limits", json!({"max_turns": 2, "max_total_tokens": 1_000_000})),
+        with(with(limited, "limits", json!({"max_turns": 2})), "model", json!("priced")),
         with(task("switches", json!([refused, {"text": "switched"}])), "model", json!("first")),
         with(formal, "response_format", json!({"type": "json_object"})),
     ]

@@ -58,6 +58,11 @@ impl Draft<'_> {
             return Err(Refused::Paused);
         }
         self.push(Event::Unparked(Unparked {}));
+        if self.run.ending.is_some() || self.run.phase == Phase::Between {
+            // Its log was cut off: a run that is parked has neither.
+            self.pick_up();
+            return Ok(());
+        }
         if let Phase::Acting(_) = self.run.phase {
             self.tell_rejected();
             return Ok(());
