@@ -32,7 +32,10 @@ impl Draft<'_> {
             let error = format!("herder died {CRASHES} times in one turn of this run");
             return self.give_up(Breakage::RestartLimit, error);
         }
-        self.pick_up();
+        // One without a slot does so when it has one again.
+        if self.run.parked.is_none() || self.run.ending.is_some() {
+            self.pick_up();
+        }
     }
 
     /// Does what the last append did not come to.

@@ -330,7 +330,7 @@ impl World {
 
     /// Does what the run owes, as a shell would that takes it up, until it has ended.
     fn live_to_the_end(&mut self) {
-        if self.play.run.parked().is_some() {
+        if self.play.run.parked().is_some() && self.play.run.ending.is_none() {
             // Where its log was cut off it is only sound again when it goes on.
             let _ = self.play.attempt(Input::Resume);
             self.tell(Input::Unpark);
