@@ -92,7 +92,9 @@ pub struct CallContext {
 
 /// Is told what leads the processes of a call, as soon as there are some.
 #[derive(Clone, Default)]
-pub struct ProcessesPort(Option<Arc<dyn Fn(&CommandGroup) + Send + Sync>>);
+pub struct ProcessesPort(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&CommandGroup) + Send + Sync;
 
 impl ProcessesPort {
     /// Hands on what it is told.

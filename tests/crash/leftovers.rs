@@ -131,9 +131,8 @@ fn record(house: &House, change: impl Fn(&CommandGroup) -> CommandGroup) {
         let run = store.runs(RunFilter::default()).await.unwrap().pop().unwrap().run;
         let log = store.read(run, Seq::START).await.unwrap();
         let state = Run::replay(run, log.iter().map(|one| &one.fact));
-        let known = log.iter().find_map(|one| match &one.fact.event {
-            Event::CommandGroup(group) => Some(group.clone()),
-            _ => None,
+        let known = log.iter().find_map(|one| {
+            if let Event::CommandGroup(group) = &one.fact.event { Some(group.clone()) } else { None }
         });
         let facts = state.decide(Input::Grouped(change(&known.unwrap())), Timestamp::default()).unwrap();
         store.durable(store.append(run, state.seq(), &facts).unwrap()).await.unwrap();

@@ -135,7 +135,28 @@ impl World {
                         call.started &= !repeats;
                     }
                 }
-                _ => {}
+                Event::Submitted(_)
+                | Event::RunStart(_)
+                | Event::TurnStart(_)
+                | Event::Message(_)
+                | Event::CommandGroup(_)
+                | Event::Result(_)
+                | Event::TurnEnd(_)
+                | Event::InputQueued(_)
+                | Event::InputClaimed(_)
+                | Event::ModelRetry(_)
+                | Event::RequestSent(_)
+                | Event::RequestLost(_)
+                | Event::ModelSwitched(_)
+                | Event::Correction(_)
+                | Event::LimitsSet(_)
+                | Event::CancelRequested(_)
+                | Event::Paused(_)
+                | Event::Resumed(_)
+                | Event::Parked(_)
+                | Event::Unparked(_)
+                | Event::Interrupted(_)
+                | Event::RunEnd(_) => {}
             }
         }
         let ended = self.play.run.outcome().is_some();
