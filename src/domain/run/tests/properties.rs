@@ -82,7 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(calls, says, fits, stop, counted)| Step::Reply { calls, says, fits, stop, counted });
     let class = prop_oneof![prop::sample::select(FaultClass::ALL), Just(FaultClass::ContextOverflow)];
     let fallback = prop::option::of(prop::sample::select(vec!["second", "third"]));
-    let fail = (class, fallback).prop_map(|(class, fallback)| Step::Fail { class, fallback });
+    let failure = (class, fallback).prop_map(|(class, fallback)| Step::Fail { class, fallback });
     let when = prop::sample::select(vec![InputKind::Steer, InputKind::FollowUp]);
     let say = (when, prop::option::weighted(0.3, 0..4_u32)).prop_map(|(when, turn)| Step::Say { when, turn });
     let outcome = vec![Outcome::Cancelled, Outcome::Budget(Limit::Cost), Outcome::Blocked(Block::Policy)];
@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => Just(Step::Start),
         30 => reply,
-        5 => fail,
+        5 => failure,
         30 => (any::<usize>(), any::<bool>())
             .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
         3 => any::<usize>().prop_map(|which| Step::NotMade { which }),
