@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     call::{Access, Mode},
-    event::{Decision, Event, Fact, ParkReason},
+    event::{Decision, Event, Fact, ParkReason, Resolution},
     id::{BatchId, CallId, RunId, Seq},
     message::Reply,
     outcome::Outcome,
@@ -218,7 +218,16 @@ impl Glance {
                 self.change(&request.call, CallStage::Waiting, CallStage::Deciding(request.approval), at);
             }
             Event::ApprovalResolved(resolved) => {
-                self.change(&resolved.call, CallStage::Deciding(resolved.approval), CallStage::Waiting, at);
+                let stage = match resolved.resolution {
+                    Resolution::Approved => Some(CallStage::Waiting),
+                    // It waits to be told so.
+                    Resolution::Rejected | Resolution::Expired => Some(CallStage::Asked),
+                    // What comes of the call is in the same append.
+                    Resolution::Superseded | Resolution::Withdrawn => None,
+                };
+                if let Some(stage) = stage {
+                    self.change(&resolved.call, CallStage::Deciding(resolved.approval), stage, at);
+                }
             }
             Event::CallStarted(started) => {
                 self.change(&started.call, CallStage::Waiting, CallStage::Running, at);

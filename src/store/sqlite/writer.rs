@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, SystemClock},
+    crash::{self, Edge, Point},
     domain::id::{Pos, RunId, Seq},
     store::{StoreError, Ticket, health::Health, tickets::Tickets},
     telemetry::{metric, span},
@@ -92,8 +93,10 @@ impl Writer {
         if let Some(error) = &self.malformed {
             return self.fail(group, &error.clone());
         }
+        group.reach(Edge::Before);
         match self.write(group) {
             Ok(written) => {
+                group.reach(Edge::After);
                 self.set_well();
                 self.tail.extend(written.appends);
                 // First: whoever learns that a ticket is durable finds it so here, too.
@@ -220,6 +223,20 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     }
     change.commit()?;
     Ok(written)
+}
+
+impl Group {
+    /// Tells the tests how far what it holds has come.
+    fn reach(&self, edge: Edge) {
+        for request in &self.requests {
+            match (request, edge) {
+                (Request::Append(append), _) => crash::facts(&append.facts, edge),
+                (Request::Batch { .. }, Edge::Before) => crash::point(Point::BeforeBatch),
+                (Request::Batch { .. }, Edge::After) => crash::point(Point::AfterBatch),
+                (Request::Checkpoint { .. } | Request::Setting { .. } | Request::Audit(_), _) => {}
+            }
+        }
+    }
 }
 
 /// Where a run is.

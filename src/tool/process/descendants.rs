@@ -16,13 +16,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub pid: i32,
-    parent: i32,
+    pub parent: i32,
     group: i32,
-    session: i32,
+    pub session: i32,
     /// In clock ticks since boot; with the pid and the boot it names a process for good.
     pub start_time: u64,
     /// Ended, but not yet collected by its parent.
-    ended: bool,
+    pub ended: bool,
 }
 
 impl Process {
@@ -100,7 +100,7 @@ pub(super) fn kill_session(leader: i32) {
     }
 }
 
-fn all_processes() -> impl Iterator<Item = Process> {
+pub(super) fn all_processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))

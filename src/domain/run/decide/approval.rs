@@ -11,7 +11,7 @@ use crate::domain::{
     call::{Access, Failure},
     event::{ApprovalRequested, ApprovalResolved, Event, Fact, Resolution},
     id::CallId,
-    run::{Answer, Ask, OpenCall, OpenCalls, Phase, Refused, Run, Stage},
+    run::{Answer, Ask, OpenCall, Refused, Run, Stage},
     time::Timestamp,
 };
 
@@ -169,28 +169,6 @@ impl Draft<'_> {
             self.push(resolution(asked, Resolution::Withdrawn));
         }
     }
-
-    /// Answers the calls that were rejected while the run had no slot.
-    pub(super) fn tell_rejected(&mut self) {
-        let Phase::Acting(calls) = &self.run.phase else { return };
-        let rejected: Vec<_> = rejected(calls).collect();
-        for (call, resolved) in rejected {
-            let why = denial(resolved).unwrap_or_default();
-            self.answer(calls, |draft| draft.refuse(call, Failure::Denied, &why));
-        }
-    }
-}
-
-fn rejected(calls: &OpenCalls) -> impl Iterator<Item = (&CallId, &ApprovalResolved)> {
-    calls.iter().filter_map(|open| match &open.stage {
-        Stage::Rejected(_, resolved) => Some((&open.call.id, &**resolved)),
-        Stage::Asked
-        | Stage::Deciding(_)
-        | Stage::Judged(_)
-        | Stage::Started(..)
-        | Stage::InDoubt(..)
-        | Stage::Answered(_) => None,
-    })
 }
 
 fn resolution(asked: &ApprovalRequested, resolution: Resolution) -> Event {
