@@ -125,7 +125,7 @@ async fn an_answer_that_is_none_is_told_what_would_be() {
         ),
         (
             "a.1",
-            json!({"answer": "approve", "command_id": "k", "for_run": "/x"}),
+            json!({"answer": "approve", "command_id": "k", "for_run": "x; y"}),
             Code::BadRequest,
             "for_run: ",
         ),

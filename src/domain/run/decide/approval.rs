@@ -165,7 +165,9 @@ impl Draft<'_> {
 
     /// Nobody needs to decide about the call any more.
     pub(super) fn withdraw(&mut self, open: &OpenCall) {
-        if let (Stage::Deciding(_), Some(asked)) = (&open.stage, &open.asked) {
+        if let (Stage::Deciding(_), Some(asked)) = (&open.stage, &open.asked)
+            && self.run.approval(asked.approval).is_some_and(|approval| approval.resolved.is_none())
+        {
             self.push(resolution(asked, Resolution::Withdrawn));
         }
     }
