@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod herder;
 pub mod input;
 pub mod models;
+pub mod prune;
 pub mod spent;
 pub mod state;
 pub mod tools;

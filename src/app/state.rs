@@ -147,6 +147,13 @@ fn make_private(log: &Path) -> Result<(), FolderError> {
     made.map(drop).map_err(failed)
 }
 
+/// Bytes of the log in a state folder; nothing if there is none.
+pub fn log_bytes(folder: &Path) -> Option<u64> {
+    let sizes = ["log.db", "log.db-wal"].iter().filter_map(|name| folder.join(name).metadata().ok());
+    let sizes: Vec<u64> = sizes.map(|facts| facts.len()).collect();
+    (!sizes.is_empty()).then(|| sizes.iter().sum())
+}
+
 /// Where `run` keeps its runs if nobody says otherwise: `$XDG_STATE_HOME/herder`, or what is customary in its place.
 pub fn default_folder() -> Option<PathBuf> {
     let dirs = directories::ProjectDirs::from("", "", "herder")?;

@@ -52,6 +52,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("doctor", super::doctor::ABOUT),
             ("export", super::export::EXPORT),
             ("import", super::export::IMPORT),
+            ("prune", super::prune::ABOUT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],

@@ -44,6 +44,7 @@ pub mod models;
 pub mod overview;
 pub mod policy;
 pub mod progress;
+pub mod prune;
 pub mod render;
 pub mod run;
 pub mod say;
@@ -176,6 +177,8 @@ enum Command {
     Import(export::ImportArgs),
     #[command(about = short(doctor::ABOUT), long_about = doctor::ABOUT, after_long_help = doctor::AFTER)]
     Doctor(doctor::DoctorArgs),
+    #[command(about = short(prune::ABOUT), long_about = prune::ABOUT, after_long_help = prune::AFTER)]
+    Prune(prune::PruneArgs),
     #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
     #[command(after_long_help = completions::AFTER)]
     Completions(completions::CompletionsArgs),
@@ -261,6 +264,7 @@ impl Cli {
             Command::Doctor(args) => doctor::main(&args, &context),
             Command::Export(args) => block_on(export::export_main(args, context)),
             Command::Import(args) => block_on(export::import_main(args, context)),
+            Command::Prune(args) => block_on(prune::main(args, context)),
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
@@ -332,6 +336,7 @@ impl Cli {
             | Command::Doctor(_)
             | Command::Export(_)
             | Command::Import(_)
+            | Command::Prune(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };
