@@ -100,14 +100,21 @@ async fn in_folder(folder: &Path, args: &PruneArgs, context: &Context) -> anyhow
     let before = Timestamp::from_micros(SystemClock.now().as_micros().saturating_sub(age));
     let terms = Terms { before, keep_failed: args.keep_failed };
     let place = Place { folder: folder.to_owned(), batches: None };
-    let pruned = prune(&*state.store, &place, terms, act).await;
+    let mut health = state.store.health();
+    let pruned = tokio::select! {
+        pruned = prune(&*state.store, &place, terms, act) => Ok(pruned?),
+        // A daemon waits for room. Here nobody would know for what.
+        Ok(health) = health.wait_for(|health| health.is_stuck()) => Err(health.trouble().unwrap_or_default()),
+    };
     state.close().await;
-    let Pruned { runs, batches, unfinished } = pruned?;
+    let Pruned { runs, batches, unfinished } = pruned
+        .map_err(|trouble| anyhow::anyhow!("{trouble}; make a little room first, then do the same again"))?;
     if act == Act::Remove && runs + batches > 0 {
         let log = folder.join("log.db");
         // The folder is still held. Without room for a copy the file stays as large as it is.
         if let Err(error) = tokio::task::spawn_blocking(move || compact(&log)).await? {
-            say(&format!("the log's file could not be made smaller, its room is used again: {error}"));
+            let error = anyhow::Error::from(error);
+            say(&format!("the log's file could not be made smaller, its room is used again: {error:#}"));
         }
     }
     drop(state);
@@ -137,7 +144,7 @@ mod tests {
     fn what_went_is_told_in_one_line() {
         let report =
             wire::PruneReport { runs: 1_412, batches: 1, log_bytes: Some(38_000_000), ..Default::default() };
-        assert_eq!(shown(&report), "removed 1,412 runs, 1 batch; the log has 38.0MB");
+        assert_eq!(shown(&report), "removed 1,412 runs, 1 batch; the log has 38MB");
         let looked = wire::PruneReport { dry_run: true, runs: 1, unfinished: 2, ..Default::default() };
         assert_eq!(
             shown(&looked),

@@ -22,7 +22,7 @@ pub(crate) fn troubles(place: &Place, state: &str) -> Vec<String> {
 /// Mends a folder and gives what was done.
 fn repair(place: &Place, state: &str) -> Vec<String> {
     let Ended { err, .. } = place.herder(&["doctor", state, "--repair"]);
-    err.lines().map(|line| line.strip_prefix("herder: repaired: ").unwrap_or(line).to_owned()).collect()
+    err.lines().filter_map(|line| line.strip_prefix("herder: repaired: ")).map(str::to_owned).collect()
 }
 
 /// A batch of twenty tasks with long answers that has ended.

@@ -108,7 +108,7 @@ fn a_daemon_is_asked_and_keeps_what_is_open() {
     assert_eq!(fs::read_dir(place.path(HOME).join("batches")).unwrap().count(), 0);
     place.herder(&["show", &run]).expect(2);
     let audit = place.herder(&["audit", "--json"]).expect(0).json();
-    let audited = audit.iter().find(|entry| entry["verb"] == "prune").unwrap();
+    let audited = audit.iter().rfind(|entry| entry["verb"] == "prune").unwrap();
     assert_eq!(audited["changed"], true);
     assert!(audited["detail"].as_str().unwrap().contains("runs 3, batches 1"), "{audited}");
 

@@ -148,7 +148,7 @@ async fn singles(
         let goes = |record: &&RunRecord| {
             record.batch.is_none_or(|batch| !known.contains(&batch))
                 && is_old(record, terms)
-                && !(terms.keep_failed && !is_done(record))
+                && (!terms.keep_failed || is_done(record))
         };
         singles.extend(page.iter().filter(goes).map(|record| record.run));
         if page.len() < PAGE {

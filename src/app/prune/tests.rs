@@ -138,7 +138,8 @@ async fn old_runs_go_with_their_files_and_what_is_new_or_open_stays() {
 #[tokio::test]
 async fn a_batch_goes_whole_once_all_of_it_has_ended_or_stays_whole() {
     let done = Some((OLD, Outcome::Done));
-    let table: &[(&str, &[&str], &[(&str, u32, Option<(i64, Outcome)>)], (u64, u64, u64))] = &[
+    type Attempt = (&'static str, u32, Option<(i64, Outcome)>);
+    let table: &[(&str, &[&str], &[Attempt], (u64, u64, u64))] = &[
         ("{}", &["a", "b"], &[("a", 1, done), ("b", 1, done)], (2, 1, 0)),
         ("{}", &["a", "b"], &[("a", 1, done), ("b", 1, Some((NEW, Outcome::Done)))], (0, 0, 0)),
         ("{}", &["a", "b"], &[("a", 1, done), ("b", 1, None)], (0, 0, 0)),
