@@ -128,6 +128,18 @@ impl State {
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }
     }
+
+    /// Closes the log and makes its file as small as what is in it; the folder is held until then.
+    ///
+    /// # Errors
+    /// There is no room for a copy; then it stays as large as it is.
+    pub async fn close_compact(self) -> Result<(), OpenError> {
+        self.close().await;
+        let Some(log) = self.folder.as_ref().map(StateFolder::log) else { return Ok(()) };
+        let compacted = tokio::task::spawn_blocking(move || sqlite::compact(&log)).await;
+        // A panic has told of itself.
+        compacted.unwrap_or(Ok(()))
+    }
 }
 
 /// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew.

@@ -17,7 +17,7 @@ use crate::{
         wire,
     },
     domain::time::Timestamp,
-    store::{folder::StateFolder, sqlite::compact},
+    store::folder::StateFolder,
 };
 
 pub(super) const ABOUT: &str = "Remove old runs, and what they left in the state folder
@@ -106,18 +106,19 @@ async fn in_folder(folder: &Path, args: &PruneArgs, context: &Context) -> anyhow
         // A daemon waits for room. Here nobody would know for what.
         Ok(health) = health.wait_for(|health| health.is_stuck()) => Err(health.trouble().unwrap_or_default()),
     };
-    state.close().await;
-    let Pruned { runs, batches, unfinished } = pruned
-        .map_err(|trouble| anyhow::anyhow!("{trouble}; make a little room first, then do the same again"))?;
-    if act == Act::Remove && runs + batches > 0 {
-        let log = folder.join("log.db");
-        // The folder is still held. Without room for a copy the file stays as large as it is.
-        if let Err(error) = tokio::task::spawn_blocking(move || compact(&log)).await? {
-            let error = anyhow::Error::from(error);
-            say(&format!("the log's file could not be made smaller, its room is used again: {error:#}"));
+    let Pruned { runs, batches, unfinished } = match pruned {
+        Ok(pruned) => pruned,
+        Err(trouble) => {
+            state.close().await;
+            anyhow::bail!("{trouble}; make a little room first, then do the same again");
         }
+    };
+    if act == Act::Look || runs + batches == 0 {
+        state.close().await;
+    } else if let Err(error) = state.close_compact().await {
+        let error = anyhow::Error::from(error);
+        say(&format!("the log's file could not be made smaller, its room is used again: {error:#}"));
     }
-    drop(state);
     let dry_run = args.dry_run;
     Ok(wire::PruneReport { dry_run, runs, batches, unfinished, log_bytes: log_bytes(folder) })
 }
