@@ -34,7 +34,7 @@
 //! A module names only floors to its left; siblings do not name each other. `tests/architecture.rs` fails otherwise.
 //!
 //! ```text
-//! domain < clock, config, telemetry < store, model, tool < actor < app < daemon < eval < cli < main
+//! domain < clock, config, crash, telemetry < store, model, tool < actor < app < daemon < eval < cli < main
 //! ```
 //!
 //! `app` alone names a concrete store, provider or tool set; the actors know [`EventStore`](store::EventStore),
@@ -49,6 +49,7 @@
 //!   answered once, in the next message.
 //! - [`clock`]: the time that facts are stamped with comes from here alone, so a test can hold it still.
 //! - [`config`]: every value in force has one source, and an error names its place; secrets are not shown.
+//! - [`crash`]: nothing of it is in a build that is not for tests.
 //! - [`telemetry`]: a metric's labels come from closed sets or are names of accounts, never an id, a path or a text.
 //! - [`store`]: a run's events are numbered without a gap, and tickets become durable in the order they were handed out,
 //!   over all runs. What a reader is given is durable.
@@ -91,6 +92,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod daemon;
 pub mod domain;
 pub mod model;

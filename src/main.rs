@@ -14,5 +14,6 @@ fn main() -> ExitCode {
     if let Some(code) = herder::tool::process::dispatch() {
         return code;
     }
+    let _armed = herder::crash::arm();
     Cli::parse().run().into()
 }

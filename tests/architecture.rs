@@ -13,7 +13,7 @@ use source::{Names, files, is_source, names, read, root, shown};
 /// From the ground up. A module names what stands on lower floors, and itself.
 const FLOORS: &[&[&str]] = &[
     &["domain"],
-    &["clock", "config", "telemetry"],
+    &["clock", "config", "crash", "telemetry"],
     &["store", "model", "tool"],
     &["actor"],
     &["app"],

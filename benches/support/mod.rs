@@ -144,6 +144,7 @@ pub(crate) fn task(number: usize, workspace: &str, script: Option<Script>) -> Ar
         params: herder::domain::task::Params::default(),
         response_format: None,
         on_truncated: herder::domain::task::OnTruncated::Block,
+        isolate: herder::domain::task::Isolate::None,
         stop_on_tool_error: false,
         script,
     })

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    confinement,
+    approvals::Spool,
+    confinement, isolation,
     models::{ModelSetup, ModelsError, check_price, is_priced},
     state::State,
     tools::{self, ToolsError},
 };
 use crate::{
-    actor::{Live, Services, Settings, Supervisor},
+    actor::{Approvals, Live, Services, Settings, Supervisor},
     clock::SystemClock,
     config::{
         Config,
@@ -21,6 +23,7 @@ use crate::{
         admission::Slots,
         policy::{Policy, Verdict},
     },
+    store::StoreError,
     tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
@@ -36,6 +39,15 @@ pub struct Herder {
     confinement_warning: Option<String>,
 }
 
+/// Whether there is anybody who can be asked about calls that policy leaves to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum People {
+    /// Nobody: those calls are denied.
+    Absent,
+    /// They answer when they come to it; until then the run waits without a slot.
+    Asked,
+}
+
 /// See [`Herder::add_model`].
 pub type AddModel = Arc<dyn Fn(&Config, &str) -> Result<(), ModelsError> + Send + Sync>;
 
@@ -48,6 +60,8 @@ pub enum StartError {
     Tools(#[from] ToolsError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Log(#[from] StoreError),
     #[error("the actors could not be started")]
     Actors(#[source] ractor::SpawnErr),
 }
@@ -86,16 +100,22 @@ impl Herder {
         config: &Config,
         state: State,
         model_names: impl IntoIterator<Item = &'a str>,
+        people: People,
     ) -> Result<Self, StartError> {
-        Self::start_with(config, state, model_names, settings(config)).await
+        Self::start_with(config, state, model_names, settings(config, people)).await
     }
 
     /// The same, for a run that no command goes on with: when its account is used up it ends, since it would wait for ever.
     ///
     /// # Errors
     /// As [`Herder::start`].
-    pub async fn start_for_one(config: &Config, state: State, model_name: &str) -> Result<Self, StartError> {
-        let settings = Settings { outlast_accounts: false, ..settings(config) };
+    pub async fn start_for_one(
+        config: &Config,
+        state: State,
+        model_name: &str,
+        people: People,
+    ) -> Result<Self, StartError> {
+        let settings = Settings { outlast_accounts: false, ..settings(config, people) };
         Self::start_with(config, state, [model_name], settings).await
     }
 
@@ -108,14 +128,19 @@ impl Herder {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
         let confinement_warning = confinement::warning(config, &toolbox, &policy);
+        if let Some(folder) = &state.folder {
+            Spool::within(folder.path()).settle(&*state.store, &SystemClock).await;
+        }
         let setup = Arc::new(ModelSetup::default());
+        let isolation = Arc::new(isolation::isolation(config, &state));
+        isolation::recover(&isolation, &*state.store).await?;
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
             models: setup.models(config, model_names)?,
             toolbox,
             policy,
-            workspaces: Workspaces::new(config.tools.read_roots.clone()),
+            workspaces: Workspaces::new(config.tools.read_roots.clone()).isolating(isolation),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings,
         });
@@ -167,6 +192,9 @@ impl Herder {
     /// Tools that tasks name, or all, which the policy lets do nothing because nobody is there to ask.
     pub fn tools_for_want_of_a_person<'a>(&self, named: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let services = self.supervisor.services();
+        if services.settings.approvals.is_some() {
+            return Vec::new();
+        }
         let asks = |name: &&str| {
             let tool = services.toolbox.get(name);
             tool.is_some_and(|tool| services.policy.could_allow(name, tool.effect()) == Verdict::Ask)
@@ -177,6 +205,13 @@ impl Herder {
     /// What a person should know of what commands are kept from, in one line.
     pub fn confinement_warning(&self) -> Option<&str> {
         self.confinement_warning.as_deref()
+    }
+
+    /// Takes answers to approvals that other processes leave in the state folder, for as long as what this returns lives.
+    pub fn take_answers(&self) -> Option<AbortOnDropHandle<()>> {
+        let folder = self.state.folder.as_ref()?;
+        let serving = Spool::within(folder.path()).serve(self.supervisor.clone());
+        Some(AbortOnDropHandle::new(tokio::spawn(serving)))
     }
 
     /// Waits until what was handed to the log is on disk, and closes it. The supervisor has been drained before.
@@ -190,7 +225,7 @@ fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, PolicyError> {
     policies::load_for(&config.defaults.policy, &names)
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config, people: People) -> Settings {
     let defaults = Settings::default();
     let grace = config.supervisor.grace();
     Settings {
@@ -209,6 +244,9 @@ fn settings(config: &Config) -> Settings {
         drain: config.supervisor.drain(),
         max_cost: config.supervisor.max_cost_usd,
         budgets: config.budget.iter().map(Into::into).collect(),
-        approvals: defaults.approvals,
+        approvals: match people {
+            People::Absent => None,
+            People::Asked => Some(Approvals { expire: config.approvals.expire() }),
+        },
     }
 }

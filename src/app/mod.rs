@@ -3,6 +3,7 @@
 //! The only place that names a concrete store, provider or tool set.
 
 mod accounts;
+pub mod approvals;
 pub mod batch;
 pub mod batches;
 pub mod check;
@@ -12,6 +13,7 @@ pub mod conversation;
 pub mod doctor;
 pub mod herder;
 pub mod input;
+pub mod isolation;
 pub mod models;
 pub mod prune;
 pub mod spent;

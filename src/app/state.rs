@@ -32,6 +32,7 @@ pub struct State {
     sqlite: Option<Arc<SqliteStore>>,
     /// What `folder` lies in if it is to go with this.
     passing: Option<TempDir>,
+    aside: PathBuf,
 }
 
 /// Why a state cannot be opened.
@@ -67,7 +68,18 @@ const READER_PATIENCE: Duration = Duration::from_secs(5);
 impl State {
     /// An empty state, for whoever only looks.
     pub fn in_memory() -> Self {
-        Self { store: Arc::new(MemoryStore::default()), folder: None, sqlite: None, passing: None }
+        Self {
+            store: Arc::new(MemoryStore::default()),
+            folder: None,
+            sqlite: None,
+            passing: None,
+            aside: passing_aside(),
+        }
+    }
+
+    /// Where that is kept which is no log: workspaces and patches of runs. It outlasts a state that goes.
+    pub fn aside(&self) -> &Path {
+        &self.aside
     }
 
     /// A state among the temporary files, which goes with this value. It is on disk because the facts of many runs
@@ -85,6 +97,7 @@ impl State {
         };
         let mut state = Self::to_write(passing.path(), Durability::Process)?;
         state.passing = Some(passing);
+        state.aside = passing_aside();
         Ok(state)
     }
 
@@ -102,7 +115,8 @@ impl State {
         check_not_emptied(&folder)?;
         make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
+        let aside = folder.path().to_owned();
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None, aside })
     }
 
     /// Opens the folder to read, also while another process writes to it.
@@ -113,7 +127,8 @@ impl State {
         let folder = StateFolder::open_for_reading(path)?;
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None })
+        let aside = folder.path().to_owned();
+        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None, aside })
     }
 
     /// Where outputs go that are too long for the log.
@@ -150,6 +165,11 @@ fn check_not_emptied(folder: &StateFolder) -> Result<(), OpenError> {
         return Err(OpenError::Malformed { path: log, source: None });
     }
     Ok(())
+}
+
+/// Among the temporary files, for what is made only if somebody wants it.
+fn passing_aside() -> PathBuf {
+    std::env::temp_dir().join(format!("herder-isolated-{}", uuid::Uuid::now_v7().simple()))
 }
 
 /// Makes the log's file if there is none: SQLite would make it as the umask says. Its other files have the mode of this one.

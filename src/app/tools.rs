@@ -88,7 +88,7 @@ pub fn remove_left_behind() {
     tokio::task::spawn_blocking(|| scratch::remove_left_behind(&std::env::temp_dir()));
 }
 
-fn process_limits(limits: config::ProcessLimits) -> ProcessLimits {
+pub(super) fn process_limits(limits: config::ProcessLimits) -> ProcessLimits {
     let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(MIB));
     ProcessLimits {
         memory_bytes: bytes(limits.memory_mib),

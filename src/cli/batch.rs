@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Context, Exit, UsageError,
-    args::{ConfineArgs, TaskArgs, WorkArgs, retry_failed, usd},
+    args::{AskArgs, ConfineArgs, TaskArgs, WorkArgs, retry_failed, usd},
     progress::ProgressMode,
     signals::Signals,
     start::{caller, say, say_json, serve_metrics, warn_of_confinement, warn_of_silent_tools, with_rules},
@@ -21,9 +21,11 @@ use crate::{
     app::{
         batch::{Batch, Journal, Options, Report, Stopper, beside},
         herder::Herder,
-        input::{self, InputTask, Rules, Selection, Source, repeated},
+        input::{self, InputError, InputTask, Rules, Selection, Source, repeated},
+        isolation,
+        state::State,
     },
-    config::Flag,
+    config::{Config, Flag},
     domain::{
         admission::Slots,
         batch::{Halt, RetryFailed, StaleLines},
@@ -39,26 +41,28 @@ use shown::Shown;
 
 pub(super) const ABOUT: &str = "Run many tasks in parallel, one line of results each
 
-IN has one JSON object a line: `id` and `task`, and optionally model, system, workspace, tools, limits, facts, priority, \
+IN has one JSON object a line: `id` and `task`, and optionally model, system, workspace, isolate, tools, limits, facts, priority, \
 labels, meta, params, script. A line without an id is named by its place (line-7). Everything is checked before anything \
 runs.
 
 OUT gets a line when a task has ended: id, run, attempt, outcome, detail, text, turns, calls, usage, cost_usd, queued_ms, \
-duration_ms, active_ms, error, labels, meta, model. Beside it, OUT.state is the journal: give the same command again, and \
+duration_ms, active_ms, error, labels, meta, model, branch, base, patch_path, files_changed. Beside it, OUT.state is the journal: give the same command again, and \
 what is done stays done, what was interrupted goes on, what has not started starts.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder batch tasks.jsonl -o out.jsonl -j 50 --model openai:gpt-5
   herder batch tasks.jsonl -o out.jsonl --first 3            try the first three tasks
   herder batch tasks.jsonl -o out.jsonl --retry-failed       one more attempt at what is not done
+  herder batch tasks.jsonl -o out.jsonl --isolate worktree   a git worktree and a branch for each run
   herder batch tasks.jsonl -o out.jsonl --halt soon,fail=10%
   herder batch tasks.jsonl -o out.jsonl --max-cost 5           what does not fit is not started; raise it and go on
   generate | herder batch - --state run1 | jq -r .text
+  herder batch tasks.jsonl -o out.jsonl --policy careful --park    people answer later: herder approvals
   herder batch tasks.jsonl -o out.jsonl --daemon             Ctrl-C detaches, the same command attaches again
 
 EXIT CODES
   0  every task is done
-  1  some are not, or not started for want of money
+  1  some are not: they ended otherwise, wait for people, or were not started for want of money
   2  bad usage, configuration or input; nothing ran
   3  halted by --halt
   4  the journal does not fit the input
@@ -161,6 +165,8 @@ pub struct BatchArgs {
     #[command(flatten)]
     pub confine: ConfineArgs,
     #[command(flatten)]
+    pub asks: AskArgs,
+    #[command(flatten)]
     pub work: WorkArgs,
 }
 
@@ -176,6 +182,7 @@ impl BatchArgs {
         let mut flags = Vec::new();
         self.task.flags(&mut flags);
         self.confine.flags(&mut flags);
+        self.asks.flags(&mut flags);
         self.work.flags(&mut flags);
         flags.extend(self.jobs.map(|jobs| Flag::new("--jobs", &["supervisor", "max_live_runs"], jobs)));
         flags
@@ -185,6 +192,10 @@ impl BatchArgs {
 /// Runs the command.
 pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Result<Exit> {
     args.task.fill(&mut context.config);
+    if args.daemon && (args.asks.park || args.asks.approval_timeout.is_some()) {
+        let what = "--daemon: the daemon asks people as its own [approvals] says; leave --park and --approval-timeout out";
+        return Err(UsageError(what.to_owned()).into());
+    }
     if args.daemon {
         return super::attach::main(args, context).await;
     }
@@ -195,6 +206,11 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let chosen = chosen(&args, &tasks)?;
     let out = out(&args)?;
     let folder = context.state.clone().or_else(|| out.as_deref().map(beside));
+    if args.asks.park && folder.is_none() {
+        let what =
+            "--park: nobody could answer what is gone with this command; keep it with -o FILE or --state DIR";
+        return Err(UsageError(what.to_owned()).into());
+    }
     let options = Options {
         name: args.input.display().to_string(),
         out: out.clone(),
@@ -204,6 +220,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
         stale_lines: if args.restart_stale { StaleLines::Restart } else { StaleLines::Refuse },
         halt: args.halt,
         keep_order: args.keep_order,
+        parks: args.asks.park,
         with_messages: args.include.contains(&Include::Messages),
         drain: context.config.supervisor.drain(),
         max_cost: args.max_cost,
@@ -212,6 +229,7 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let is_limited = args.max_cost.is_some() || context.config.limits_costs();
     let limited = tasks.iter().filter(|task| is_limited || task.spec.limits.max_cost_usd.is_some());
     Herder::check_prices(&context.config, limited.map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
+    check_isolated(&context.config, &tasks).await?;
     if args.dry_run {
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }
@@ -231,10 +249,6 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     };
     warn_of_silent_tools(batch.herder(), &offered, tell);
     warn_of_confinement(batch.herder(), tell);
-    let how_to_go_on = match folder {
-        Some(_) => "the same command continues",
-        None => "their log is gone, since neither -o nor --state kept it",
-    };
     let mut shown = Shown::new(&args, &context, &batch, total, tell);
     let supervisor = batch.herder().supervisor.clone();
     let (happened, mut told) = mpsc::unbounded_channel();
@@ -259,8 +273,15 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     while let Ok(event) = told.try_recv() {
         shown.take(event);
     }
-    shown.finish(&report, how_to_go_on);
+    shown.finish(&report, folder.as_deref());
     Ok(exit(&report, signals.received()))
+}
+
+/// Finds out before anything runs that tasks cannot have the workspaces of their own that they ask for.
+async fn check_isolated(config: &Config, tasks: &[InputTask]) -> anyhow::Result<()> {
+    // What is made in it is not asked for here.
+    let isolated = isolation::isolation(config, &State::in_memory());
+    isolation::check(&isolated, tasks).await.map_err(|told| InputError::Mistakes { told, more: 0 }.into())
 }
 
 /// How often progress is brought up to date.

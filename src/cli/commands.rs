@@ -1,7 +1,7 @@
 //! The list of commands in `herder --help`: in groups, those first that a newcomer looks for.
 
 /// Each command, by what it is for.
-const GROUPS: [(&str, &[(&str, &str)]); 5] = [
+const GROUPS: [(&str, &[(&str, &str)]); 6] = [
     (
         "Start here",
         &[("demo", super::demo::ABOUT), ("run", super::run::ABOUT), ("batch", super::batch::ABOUT)],
@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("top", super::top::ABOUT),
             ("ls", super::ls::ABOUT),
             ("show", super::show::ABOUT),
+            ("diff", super::diff::ABOUT),
             ("logs", super::logs::ABOUT),
             ("events", super::events::ABOUT),
             ("wait", super::wait::ABOUT),
@@ -42,6 +43,15 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("resume", super::bulk::RESUME),
             ("requeue", super::bulk::REQUEUE),
             ("set", super::set::ABOUT),
+            ("apply", super::apply::ABOUT),
+        ],
+    ),
+    (
+        "Decide about their calls",
+        &[
+            ("approvals", super::approvals::ABOUT),
+            ("approve", super::answer::APPROVE),
+            ("reject", super::answer::REJECT),
         ],
     ),
     (

@@ -134,6 +134,7 @@ impl Exit {
         match code {
             Code::BadRequest
             | Code::UnknownRun
+            | Code::NoPatch
             | Code::UnknownCall
             | Code::UnknownApproval
             | Code::UnknownBatch

@@ -3,14 +3,19 @@
 //! Told from the log alone, so it is as true while another process writes as it is afterwards. What only a process knows, as
 //! that a run is held or what a call touches, is not known here.
 
+use std::path::Path;
+
 use crate::{
     app::{
         conversation::chat_completions,
+        isolation,
         state::{FindError, find},
         waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
-    daemon::wire::{CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens, requests},
+    daemon::wire::{
+        self, ApprovalDetail, CallView, Counts, RunDetail, RunList, RunState, RunView, Tokens, requests,
+    },
     domain::{
         event::ParkReason,
         id::{BatchId, Seq},
@@ -29,6 +34,7 @@ const BEGINNING: usize = 120;
 /// The runs that are meant, the newest last, at most `limit` of them; and how many there are.
 pub(super) async fn list(
     store: &dyn EventStore,
+    patches: &Path,
     filter: &FilterArgs,
     limit: Option<usize>,
 ) -> anyhow::Result<RunList> {
@@ -48,7 +54,7 @@ pub(super) async fn list(
     for record in meant {
         // A log is read only of what is shown, if it is not the log that says whether it is meant.
         if runs.len() < limit || filter.needs_log() {
-            let run = view(store, record).await?;
+            let run = view(store, patches, record).await?;
             if !filter.admits(&run) {
                 continue;
             }
@@ -66,16 +72,56 @@ pub(super) async fn list(
     Ok(RunList { runs, next: None, counts })
 }
 
+/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`.
+pub(super) async fn approvals(
+    store: &dyn EventStore,
+    filter: &FilterArgs,
+    all: bool,
+) -> anyhow::Result<Vec<ApprovalDetail>> {
+    let batch = match &filter.batch {
+        Some(name) => Some(self::batch(store, name).await?),
+        None => None,
+    };
+    let filter = RunFilter {
+        batch,
+        ended: (!all).then_some(false),
+        task_id: filter.task.clone(),
+        labels: filter.labels.clone(),
+        model: filter.model.clone(),
+        since: filter.since.map(|since| since.point(SystemClock.now())),
+        ..RunFilter::default()
+    };
+    let mut asked = Vec::new();
+    for RunRecord { run, .. } in store.runs(filter).await? {
+        let log = match store.read(run, Seq::START).await {
+            // One run that cannot be read hides no other.
+            Err(StoreError::Damaged { .. }) => continue,
+            log => log?,
+        };
+        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        asked.extend(wire::approvals(&state, &log));
+    }
+    Ok(asked)
+}
+
 /// A run by its id, the beginning of one, or its task's id.
-pub(super) async fn detail(store: &dyn EventStore, name: &str, messages: bool) -> anyhow::Result<RunDetail> {
+pub(super) async fn detail(
+    store: &dyn EventStore,
+    patches: &Path,
+    name: &str,
+    messages: bool,
+) -> anyhow::Result<RunDetail> {
     let record = find(store, name).await?;
     let log = store.read(record.run, Seq::START).await?;
     let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
     let Some(spec) = state.spec() else {
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
+    let change = isolation::change(patches, record.run).await;
     Ok(RunDetail {
-        run: shown(&record, &state),
+        run: shown(&record, &state).with_change(change.as_ref()),
+        isolate: Some(spec.isolate.as_str().to_owned()),
+        kept: change.and_then(|change| change.kept),
         task: spec.task.to_string(),
         workspace: spec.workspace.to_string(),
         parent: spec.parent.map(|parent| parent.to_string()),
@@ -102,9 +148,12 @@ async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
     })
 }
 
-async fn view(store: &dyn EventStore, record: &RunRecord) -> Result<RunView, StoreError> {
+async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Result<RunView, StoreError> {
     match replay(store, record).await {
-        Ok(run) => Ok(shown(record, &run)),
+        Ok(run) => {
+            let change = isolation::change(patches, record.run).await;
+            Ok(shown(record, &run).with_change(change.as_ref()))
+        }
         // One run that cannot be read hides no other.
         Err(StoreError::Damaged { .. }) => {
             let mut view = shown(record, &Run::new(record.run));
@@ -157,6 +206,10 @@ fn shown(record: &RunRecord, run: &Run) -> RunView {
         ended_at: record.ended_at.map(rfc3339),
         duration_ms: end.map(|end| end.duration_us / 1_000),
         said: said(run),
+        branch: None,
+        base: None,
+        patch_path: None,
+        files_changed: None,
     }
 }
 
@@ -190,8 +243,22 @@ fn said(run: &Run) -> String {
     one_line(text.unwrap_or_default(), BEGINNING)
 }
 
+/// What people call an approval: an open run is the latest attempt at its task.
+fn approval_name(run: &Run, approval: u32) -> String {
+    match run.spec().and_then(|spec| spec.task_id.as_ref()) {
+        Some(task) => format!("{task}.{approval}"),
+        None => format!("{}.{approval}", run.id()),
+    }
+}
+
 /// Where a run stands, in words.
 fn phase(run: &Run) -> String {
+    let asked: Vec<String> = run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
+    if let Some(ParkReason::Approval) = run.parked()
+        && !asked.is_empty()
+    {
+        return format!("waits for approval {}", asked.join(", "));
+    }
     if let Some(reason) = run.parked() {
         let words = waiting::words(reason, run.not_before(), SystemClock.now());
         return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
@@ -210,7 +277,8 @@ fn phase(run: &Run) -> String {
                 calls.iter().filter(|open| open.is_started()).map(|open| format!("{} runs", open.call.name));
             let waiting =
                 run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
-            format!("acting: {}", running.chain(waiting).collect::<Vec<_>>().join(", "))
+            let asking = asked.into_iter().map(|name| format!("approval {name} is waited for"));
+            format!("acting: {}", running.chain(waiting).chain(asking).collect::<Vec<_>>().join(", "))
         }
         Phase::Ended(outcome) => outcome.to_string(),
     }
@@ -258,7 +326,7 @@ mod tests {
     async fn the_newest_are_listed_and_all_that_match_are_counted() {
         let store = store(5).await;
         let odd = FilterArgs { labels: vec![("odd".into(), "true".into())], ..FilterArgs::default() };
-        let list = list(&store, &odd, Some(2)).await.expect("readable");
+        let list = list(&store, Path::new("/nowhere"), &odd, Some(2)).await.expect("readable");
         let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
         assert_eq!(ids, [Some('3'), Some('5')]);
         assert_eq!((list.counts.total, list.counts.open), (3, 3));

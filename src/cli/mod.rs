@@ -19,6 +19,9 @@ use crate::{
     tool::process::raise_open_files,
 };
 
+pub mod answer;
+pub mod apply;
+pub mod approvals;
 pub mod args;
 mod asking;
 mod attach;
@@ -29,6 +32,7 @@ pub mod completions;
 pub mod config_command;
 pub mod continue_command;
 pub mod demo;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod exit;
@@ -42,6 +46,7 @@ pub mod ls;
 pub mod mcp;
 pub mod models;
 pub mod overview;
+mod patches;
 pub mod policy;
 pub mod progress;
 pub mod prune;
@@ -121,6 +126,10 @@ enum Command {
     Ls(ls::LsArgs),
     #[command(about = short(show::ABOUT), long_about = show::ABOUT, after_long_help = show::AFTER)]
     Show(show::ShowArgs),
+    #[command(about = short(diff::ABOUT), long_about = diff::ABOUT, after_long_help = diff::AFTER)]
+    Diff(diff::DiffArgs),
+    #[command(about = short(apply::ABOUT), long_about = apply::ABOUT, after_long_help = apply::AFTER)]
+    Apply(apply::ApplyArgs),
     #[command(about = short(events::ABOUT), long_about = events::ABOUT, after_long_help = events::AFTER)]
     Events(events::EventsArgs),
     #[command(about = short(logs::ABOUT), long_about = logs::ABOUT, after_long_help = logs::AFTER)]
@@ -140,6 +149,14 @@ enum Command {
     Resume(bulk::ResumeArgs),
     #[command(about = short(bulk::REQUEUE), long_about = bulk::REQUEUE, after_long_help = bulk::REQUEUE_AFTER)]
     Requeue(bulk::RequeueArgs),
+    #[command(about = short(approvals::ABOUT), long_about = approvals::ABOUT)]
+    #[command(after_long_help = approvals::AFTER)]
+    Approvals(approvals::ApprovalsArgs),
+    #[command(about = short(answer::APPROVE), long_about = answer::APPROVE)]
+    #[command(after_long_help = answer::APPROVE_AFTER)]
+    Approve(answer::ApproveArgs),
+    #[command(about = short(answer::REJECT), long_about = answer::REJECT, after_long_help = answer::REJECT_AFTER)]
+    Reject(answer::RejectArgs),
     #[command(about = short(set::ABOUT), long_about = set::ABOUT, after_long_help = set::AFTER)]
     #[command(override_usage = set::USAGE)]
     Set(set::SetArgs),
@@ -271,6 +288,8 @@ impl Cli {
             Command::Serve(args) => block_on(serve::main(args, context, sources, inherited)),
             Command::Ls(args) => block_on(ls::main(args, context)),
             Command::Show(args) => block_on(show::main(args, context)),
+            Command::Diff(args) => block_on(diff::main(args, context)),
+            Command::Apply(args) => block_on(apply::main(args, context)),
             Command::Events(args) => block_on(events::main(args, context)),
             Command::Submit(args) => block_on(submit::main(*args, context)),
             Command::Continue(args) => block_on(continue_command::main(args, context)),
@@ -282,6 +301,9 @@ impl Cli {
             Command::Pause(args) => block_on(bulk::pause(args, context)),
             Command::Resume(args) => block_on(bulk::resume(args, context)),
             Command::Requeue(args) => block_on(bulk::requeue(args, context)),
+            Command::Approvals(args) => block_on(approvals::main(args, context)),
+            Command::Approve(args) => block_on(answer::approve(args, context)),
+            Command::Reject(args) => block_on(answer::reject(args, context)),
             Command::Set(args) => block_on(set::main(args, context)),
             Command::Batches(args) => block_on(overview::batches(args, context)),
             Command::Models(args) => block_on(models::main(args, context)),
@@ -312,6 +334,8 @@ impl Cli {
             | Command::Continue(_)
             | Command::Ls(_)
             | Command::Show(_)
+            | Command::Diff(_)
+            | Command::Apply(_)
             | Command::Events(_)
             | Command::Logs(_)
             | Command::Wait(_)
@@ -321,6 +345,9 @@ impl Cli {
             | Command::Pause(_)
             | Command::Resume(_)
             | Command::Requeue(_)
+            | Command::Approvals(_)
+            | Command::Approve(_)
+            | Command::Reject(_)
             | Command::Set(_)
             | Command::Batches(_)
             | Command::Models(_)

@@ -1,12 +1,13 @@
 //! `herder prune`: takes old runs off the record, and gives their room back.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use clap::Args;
 
 use super::{Context, Exit, asking, progress::short, start::say, stdout::Output, table::grouped};
 use crate::{
     app::{
+        isolation,
         prune::{Act, Place, Pruned, Terms, prune},
         state::{State, StateError, log_bytes},
     },
@@ -99,7 +100,8 @@ async fn in_folder(folder: &Path, args: &PruneArgs, context: &Context) -> anyhow
     let age = i64::try_from(args.older_than.0.as_micros()).unwrap_or(i64::MAX);
     let before = Timestamp::from_micros(SystemClock.now().as_micros().saturating_sub(age));
     let terms = Terms { before, keep_failed: args.keep_failed };
-    let place = Place { folder: folder.to_owned(), batches: None };
+    let isolation = Some(Arc::new(isolation::isolation(&context.config, &state)));
+    let place = Place { folder: folder.to_owned(), batches: None, isolation };
     let mut health = state.store.health();
     let pruned = tokio::select! {
         pruned = prune(&*state.store, &place, terms, act) => Ok(pruned?),

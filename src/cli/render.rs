@@ -275,7 +275,13 @@ mod tests {
                 "decision",
                 r#"{"call": "c1", "verdict": "deny", "rule": "no person can be asked", "effect": "outside"}"#,
             ),
+            ("approval_requested", r#"{"approval": 1, "call": "c1", "rule": "writes are asked about"}"#),
+            (
+                "approval_resolved",
+                r#"{"approval": 1, "call": "c1", "resolution": "rejected", "by": "ada", "reason": "not\nthis"}"#,
+            ),
             ("call_started", r#"{"call": "c1", "change": {"path": "/w/a", "after": "00"}}"#),
+            ("command_group", r#"{"call": "c1", "pid": 42, "started": 1, "boot": "b"}"#),
             ("result", r#"{"call": "c1", "ok": false, "output": "\u001b[2Jgone", "failure": "failed"}"#),
             ("turn_end", r#"{"calls": 1}"#),
             ("input_queued", r#"{"input": 1, "when": "steer", "text": "faster"}"#),

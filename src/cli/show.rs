@@ -13,9 +13,12 @@ use super::{
     stdout::Output,
     table,
 };
-use crate::daemon::{
-    client::Route,
-    wire::{RequestEnd, RequestView, RunDetail},
+use crate::{
+    app::isolation,
+    daemon::{
+        client::Route,
+        wire::{RequestEnd, RequestView, RunDetail},
+    },
 };
 
 pub(super) const ABOUT: &str = "Show one run: its task, how far it is, how it ended
@@ -46,7 +49,8 @@ pub struct ShowArgs {
 pub(crate) async fn main(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
     let run = match source(&context).await? {
         Source::Folder(state) => {
-            let run = folder::detail(&*state.store, &args.run, args.messages).await?;
+            let run =
+                folder::detail(&*state.store, &isolation::patches(&state), &args.run, args.messages).await?;
             state.close().await;
             run
         }
@@ -77,6 +81,12 @@ fn summary(detail: &RunDetail) -> String {
     rows.extend(detail.parent.clone().map(|run| ("goes on", format!("from {run}"))));
     rows.push(("model", run.model.clone()));
     rows.push(("workspace", detail.workspace.clone()));
+    rows.extend(detail.isolate.clone().filter(|how| how != "none").map(|how| ("isolate", how)));
+    rows.extend(run.branch.clone().map(|branch| ("branch", branch)));
+    rows.extend(run.base.clone().map(|base| ("base", base)));
+    rows.extend(run.files_changed.map(|files| ("changed", format!("{files} files"))));
+    rows.extend(run.patch_path.clone().map(|path| ("patch", path)));
+    rows.extend(detail.kept.clone().map(|path| ("kept in", path)));
     if !run.labels.is_empty() {
         let labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         rows.push(("labels", labels.join(", ")));

@@ -65,7 +65,7 @@ pub(super) fn warn_of_silent_tools(herder: &Herder, offered: &Option<BTreeSet<Ar
         let policy = services.policy.name();
         tell(&format!(
             "policy {policy} asks a person about {}, and nobody is there to ask: the model is not offered it; \
-             --policy trusted allows it",
+             with --park people answer later, --policy trusted allows it",
             silent.join(", ")
         ));
     }

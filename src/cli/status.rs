@@ -102,6 +102,9 @@ fn text(status: &Status, now: Timestamp) -> String {
         ),
     ));
     rows.push(("calls", format!("{} run, {} wait", load.calls_running, load.calls_waiting)));
+    rows.extend(
+        (load.approvals > 0).then(|| ("approvals", format!("{} wait: `herder approvals`", load.approvals))),
+    );
     // Nothing is spent where no price is known.
     let spent = rates.usd_per_min;
     let spent = if spent > 0.0 { format!(", ${spent:.4}/min") } else { String::new() };
@@ -222,7 +225,7 @@ mod tests {
         let status: Status = serde_json::from_value(json!({
             "version": "0.1.0", "api": 1, "pid": 42, "state": "/s", "socket": "/r/herder.sock", "listen": null,
             "started_at": "2026-11-30T08:00:00Z", "phase": "ready", "max_live_runs": 100,
-            "load": {"live": 12, "queued": 30, "held": 1, "thinking": 10, "acting": 2, "calls_running": 3, "calls_waiting": 1},
+            "load": {"live": 12, "queued": 30, "held": 1, "thinking": 10, "acting": 2, "calls_running": 3, "calls_waiting": 1, "approvals": 2},
             "rates": {"turns_per_s": 1.5, "tokens_per_s": 1234.5, "runs_per_min": 30.0, "usd_per_min": 0.25},
             "runs": {"total": 10_043, "open": 43, "ended": {"done": 10_000}},
             "open_usage": {"input": 12_000, "output": 500, "cached": 0, "estimated": false}, "open_cost_usd": 0.5,

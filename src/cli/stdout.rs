@@ -39,7 +39,15 @@ impl<W: Write> Output<W> {
     /// # Errors
     /// Any failure but a closed pipe.
     pub fn text(&mut self, text: &str) -> io::Result<ControlFlow<()>> {
-        open(self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()))
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes bytes as they are, and makes them seen at once.
+    ///
+    /// # Errors
+    /// Any failure but a closed pipe.
+    pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<ControlFlow<()>> {
+        open(self.out.write_all(bytes).and_then(|()| self.out.flush()))
     }
 
     /// Writes a value as one line of JSON.

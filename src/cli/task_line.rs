@@ -14,7 +14,7 @@ use crate::{
     domain::{
         json::RawJson,
         script::Script,
-        task::{OnTruncated, Params, ResponseFormat, TaskSpec},
+        task::{Isolate, OnTruncated, Params, ResponseFormat, TaskSpec},
         usage::Limits,
     },
 };
@@ -29,6 +29,7 @@ pub(super) fn with_flags<T>(args: &TaskArgs, work: impl FnOnce(Rules<'_>) -> T) 
         model: Some(args.model.clone().unwrap_or_else(|| UNNAMED.to_owned())),
         system: args.system.clone(),
         workspace: args.workspace.clone(),
+        isolate: args.isolate.map(Into::into).unwrap_or_default(),
         tools: args.tools.clone(),
         policy: String::new(),
         priority: args.priority.unwrap_or_default(),
@@ -75,6 +76,8 @@ struct Line<'a> {
     system: Option<&'a str>,
     workspace: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    isolate: Option<Isolate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a [Arc<str>]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<Limits>,
@@ -106,6 +109,7 @@ pub(super) fn line(spec: &TaskSpec) -> serde_json::Result<Vec<u8>> {
         model: Some(&*spec.model).filter(|model| *model != UNNAMED),
         system: spec.system.as_deref(),
         workspace: &spec.workspace,
+        isolate: Some(spec.isolate).filter(|how| !how.is_none()),
         tools: spec.tools.as_deref(),
         limits: Some(spec.limits).filter(|limits| *limits != Limits::default()),
         facts: &spec.facts,

@@ -1,7 +1,10 @@
 //! What accounts and runs wait for, in words.
 
+use std::path::Path;
+
+use super::render::counted;
 use crate::{
-    actor::supervisor::{Blocked, Shut, Wait},
+    actor::supervisor::{Shut, Wait},
     app::waiting,
     clock::{from_rfc3339, time_of_day},
     daemon::wire::{BatchWait, BudgetKind, BudgetView, Latch, LatchReason},
@@ -35,12 +38,18 @@ pub(super) fn waiting_there(wait: &BatchWait, now: Timestamp) -> (usize, String)
     (usize::try_from(wait.runs).unwrap_or(usize::MAX), waiting::words(wait.reason.into(), until, now))
 }
 
-/// Why nothing goes on until a person does something.
-pub(super) fn blocked(blocked: &Blocked) -> String {
-    let Shut { account, latched } = match blocked {
-        Blocked::Account(shut) => shut,
-        Blocked::Approval => return "what is left waits for people to decide about calls".to_owned(),
-    };
+/// How many tasks wait for people to decide, and what is to be done about it.
+pub(super) fn undecided(tasks: usize, folder: &Path) -> String {
+    let wait = if tasks == 1 { "waits" } else { "wait" };
+    format!(
+        "{} {wait} for approval: `herder approvals --state {}` shows what for; once it is answered, run the same command again",
+        counted(tasks, "task"),
+        folder.display()
+    )
+}
+
+/// Why nothing goes on until a person opens an account.
+pub(super) fn shut(Shut { account, latched }: &Shut) -> String {
     let (what, remedy) = match latched.reason {
         governor::LatchReason::Quota => ("is used up", "when there is more"),
         governor::LatchReason::Auth => ("refuses the key", "with another key"),

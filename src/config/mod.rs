@@ -34,8 +34,8 @@ pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
 pub use retention::{Age, Retention};
 pub use sections::{
-    Budget, CommandTool, Daemon, Defaults, Durability, LogFormat, Notify, Occasion, ProcessLimits, Role,
-    Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
+    Approvals, Budget, CommandTool, Daemon, Defaults, Durability, Isolation, Keep, LogFormat, Notify,
+    Occasion, ProcessLimits, Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
 };
 
 const BUILT_IN: &str = include_str!("../../config/default.toml");
@@ -48,8 +48,10 @@ pub struct Config {
     pub defaults: Defaults,
     pub supervisor: Supervisor,
     pub timeouts: Timeouts,
+    pub approvals: Approvals,
     pub tools: Tools,
     pub confine: Confine,
+    pub isolate: Isolation,
     pub store: Store,
     pub retention: Retention,
     pub telemetry: Telemetry,

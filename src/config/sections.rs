@@ -16,7 +16,7 @@ use crate::domain::{
     budget::{Period, UserBudget},
     call::EffectClass,
     restart::RestartPolicy,
-    task::{OnTruncated, Params, ResponseFormat},
+    task::{Isolate, OnTruncated, Params, ResponseFormat},
     usage::{Limits, NanoUsd, dollars},
 };
 
@@ -27,6 +27,8 @@ pub struct Defaults {
     pub model: Option<String>,
     pub system: Option<String>,
     pub workspace: Option<PathBuf>,
+    #[serde(default)]
+    pub isolate: Isolate,
     pub tools: Option<Vec<String>>,
     /// The name of a built-in policy, or the path of a file with rules.
     pub policy: String,
@@ -90,6 +92,22 @@ impl Supervisor {
     /// How long runs have to reach the end of their turn when herder stops.
     pub const fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_s)
+    }
+}
+
+/// Whether people are asked about calls that policy leaves to them, where there are any to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approvals {
+    /// If not, those calls are denied.
+    pub ask: bool,
+    expire_s: Option<NonZeroU32>,
+}
+
+impl Approvals {
+    /// How long they have to answer before a call is denied.
+    pub fn expire(&self) -> Option<Duration> {
+        self.expire_s.map(|seconds| Duration::from_secs(u64::from(seconds.get())))
     }
 }
 
@@ -162,6 +180,41 @@ pub struct ProcessLimits {
     pub file_size_mib: Option<u64>,
 }
 
+/// How a run's own workspace is made, and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Isolation {
+    pub base: Option<String>,
+    pub branch: String,
+    pub setup: Option<String>,
+    setup_timeout_s: NonZeroU32,
+    pub copy: Vec<String>,
+    max_copy_mib: u64,
+    pub keep: Keep,
+}
+
+impl Isolation {
+    /// For the setup command.
+    pub fn setup_timeout(&self) -> Duration {
+        Duration::from_secs(self.setup_timeout_s.get().into())
+    }
+
+    /// What one copy may have.
+    pub const fn max_copy_bytes(&self) -> u64 {
+        self.max_copy_mib.saturating_mul(1 << 20)
+    }
+}
+
+/// Which workspaces stay once their run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// Those of runs that are not done.
+    Failed,
+    Always,
+    Never,
+}
+
 /// How the log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -229,6 +282,8 @@ pub enum Occasion {
     /// More than 80 % of a budget is spent.
     #[serde(rename = "cap-80")]
     Cap80,
+    /// A run asks people about a call.
+    ApprovalWanted,
 }
 
 impl Occasion {
@@ -239,6 +294,7 @@ impl Occasion {
             Self::RunFailed => "run-failed",
             Self::LatchClosed => "latch-closed",
             Self::Cap80 => "cap-80",
+            Self::ApprovalWanted => "approval-wanted",
         }
     }
 }

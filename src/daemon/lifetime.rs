@@ -19,7 +19,7 @@ use super::{
     api,
     desk::{By, Desk, Parts, Phase, Place, Stop},
     hub::Hub,
-    notify::{Teller, tell_of_failures, tell_of_notices},
+    notify::{Teller, tell_of_approvals, tell_of_failures, tell_of_notices},
     server::{
         self, Access, Limits, Listener, LoopbackError, Token, TokenError, bind_loopback,
         socket::{self, SocketError, SocketPath},
@@ -30,7 +30,7 @@ use super::{
 use crate::{
     app::{
         batches::{self, Batches, SpoolError},
-        herder::{Herder, StartError},
+        herder::{Herder, People, StartError},
         state::{State, StateError},
     },
     config::{Config, ConfigError, Effective, Files, Role, Sources},
@@ -191,7 +191,8 @@ async fn open_desk(
 ) -> Result<(Arc<Desk>, CancellationToken), ServeError> {
     let Setup { config, effective, sources, state: folder, .. } = setup;
     let metrics = Box::new(prometheus::record()?);
-    let herder = Herder::start(&config, state, []).await?;
+    let people = if config.approvals.ask { People::Asked } else { People::Absent };
+    let herder = Herder::start(&config, state, [], people).await?;
     let services = herder.supervisor.services().clone();
     let streams = CancellationToken::new();
     let hub = Hub::start(services.store.clone(), services.live.clone(), &streams).await?;
@@ -229,6 +230,7 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
     let take_up = async {
         let notices = desk.herder().supervisor.notices();
         tokio::spawn(tell_of_notices(desk.clone(), notices));
+        tokio::spawn(tell_of_approvals(desk.clone()));
         desk.restore_gates().await?;
         desk.settle().await?;
         desk.restore_spent().await?;

@@ -37,6 +37,7 @@ pub(super) struct Teller {
     failures: Arc<Semaphore>,
     latches: Arc<Semaphore>,
     caps: Arc<Semaphore>,
+    approvals: Arc<Semaphore>,
     work: TaskTracker,
 }
 
@@ -50,6 +51,7 @@ impl Teller {
             failures: places(),
             latches: places(),
             caps: places(),
+            approvals: places(),
             work: TaskTracker::new(),
         }
     }
@@ -66,6 +68,7 @@ impl Teller {
             Occasion::RunFailed => &self.failures,
             Occasion::LatchClosed => &self.latches,
             Occasion::Cap80 => &self.caps,
+            Occasion::ApprovalWanted => &self.approvals,
         };
         for notify in who.iter().filter(|notify| notify.on.contains(&occasion)) {
             let Ok(place) = places.clone().try_acquire_owned() else {
@@ -102,6 +105,29 @@ pub(super) async fn tell_of_failures(desk: Arc<Desk>) {
         if end.outcome != Outcome::Done {
             let news = serde_json::json!({ "run": run.to_string(), "end": end });
             desk.teller.tell(&desk.config().notify, Occasion::RunFailed, &news);
+        }
+    }
+}
+
+/// Tells of calls that people are asked about, for as long as the daemon lives.
+pub(super) async fn tell_of_approvals(desk: Arc<Desk>) {
+    let mut asked = desk.hub().asked();
+    loop {
+        let Some(asked) = desk.until_over(asked.recv()).await else { return };
+        match asked {
+            Ok((run, approval)) => {
+                // One that cannot be read is told of without what it is about.
+                let name = format!("{run}.{approval}");
+                let news = desk.approval(&name).await.map_or_else(
+                    |_| serde_json::json!({ "id": name }),
+                    |detail| serde_json::json!(detail.approval),
+                );
+                desk.teller.tell(&desk.config().notify, Occasion::ApprovalWanted, &news);
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "approvals were asked for faster than they were told of");
+            }
+            Err(RecvError::Closed) => return,
         }
     }
 }

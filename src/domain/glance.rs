@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     call::{Access, Mode},
-    event::{Decision, Event, Fact, ParkReason},
+    event::{Decision, Event, Fact, ParkReason, Resolution},
     id::{BatchId, CallId, RunId, Seq},
     message::Reply,
     outcome::Outcome,
@@ -109,8 +109,8 @@ pub struct CallGlance {
 pub enum CallStage {
     /// Asked for.
     Asked,
-    /// Waits for a person to decide.
-    Deciding,
+    /// Waits for a person to decide: this is the number of the approval.
+    Deciding(u32),
     /// Waits for its locks and its permit.
     Waiting,
     /// May be taking effect.
@@ -122,7 +122,7 @@ impl CallStage {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Asked => "asked",
-            Self::Deciding => "deciding",
+            Self::Deciding(_) => "deciding",
             Self::Waiting => "waiting",
             Self::Running => "running",
         }
@@ -183,6 +183,14 @@ impl Glance {
         self.interrupted && self.parked.is_none() && !matches!(self.stand, Stand::Ended(_))
     }
 
+    /// The numbers of the approvals that its calls wait for.
+    pub fn approvals(&self) -> impl Iterator<Item = u32> {
+        self.calls().iter().filter_map(|call| match call.stage {
+            CallStage::Deciding(approval) => Some(approval),
+            CallStage::Asked | CallStage::Waiting | CallStage::Running => None,
+        })
+    }
+
     /// The calls without a result, in the order in which the model asked.
     pub fn calls(&self) -> &[CallGlance] {
         match &self.stand {
@@ -207,10 +215,19 @@ impl Glance {
             Event::Message(reply) => self.hear(reply, at),
             Event::Decision(decision) => self.judge(decision, at),
             Event::ApprovalRequested(request) => {
-                self.change(&request.call, CallStage::Waiting, CallStage::Deciding, at);
+                self.change(&request.call, CallStage::Waiting, CallStage::Deciding(request.approval), at);
             }
             Event::ApprovalResolved(resolved) => {
-                self.change(&resolved.call, CallStage::Deciding, CallStage::Waiting, at);
+                let stage = match resolved.resolution {
+                    Resolution::Approved => Some(CallStage::Waiting),
+                    // It waits to be told so.
+                    Resolution::Rejected | Resolution::Expired => Some(CallStage::Asked),
+                    // What comes of the call is in the same append.
+                    Resolution::Superseded | Resolution::Withdrawn => None,
+                };
+                if let Some(stage) = stage {
+                    self.change(&resolved.call, CallStage::Deciding(resolved.approval), stage, at);
+                }
             }
             Event::CallStarted(started) => {
                 self.change(&started.call, CallStage::Waiting, CallStage::Running, at);

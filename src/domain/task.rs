@@ -45,6 +45,9 @@ pub struct TaskSpec {
     pub model: Arc<str>,
     /// The folder that tools work in: an absolute path.
     pub workspace: Arc<str>,
+    /// Whether the run works in that folder itself.
+    #[serde(default, skip_serializing_if = "Isolate::is_none")]
+    pub isolate: Isolate,
     /// The tools that the model may use; absent: all that policy lets it use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Arc<str>>>,
@@ -81,6 +84,35 @@ pub struct TaskSpec {
     /// What the scripted model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+}
+
+/// Whether a run works in the folder that its task names, or in one of its own that is made from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolate {
+    /// In the folder itself, with whoever else works there.
+    #[default]
+    None,
+    /// In a copy of it.
+    Copy,
+    /// In a git worktree of the repository that it is in.
+    Worktree,
+}
+
+impl Isolate {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Copy => "copy",
+            Self::Worktree => "worktree",
+        }
+    }
+
+    /// Whether the run has no workspace of its own.
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
 }
 
 /// Names one wish of a submitter, so that asking for it twice gives one run.

@@ -12,21 +12,32 @@ use super::{
     digest::digest,
     output::Limits,
     process::{
-        CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, confine::Network,
-        environment,
+        self, CaptureLimits, CommandGroup, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError,
+        confine::Network, environment,
     },
     scratch::Scratch,
     workspace::Told,
 };
-use crate::domain::{
-    call::Failure,
-    id::{CallId, RunId},
+use crate::{
+    crash::{self, Point},
+    domain::{
+        call::Failure,
+        id::{CallId, RunId},
+    },
 };
 
 mod bounds;
 mod ending;
 
 pub use bounds::{Bounds, Exposure, FileBounds, Reach};
+
+/// Names the run in the environment of its programs.
+const RUN_ID: &str = "HERDER_RUN_ID";
+
+/// Ends what programs of a run have left running whose herder is gone. Gives what could not be ended. Blocks.
+pub fn end_remains(run: RunId, leaders: &[CommandGroup]) -> Vec<u32> {
+    process::end_remains(leaders, &format!("{RUN_ID}={run}"))
+}
 
 /// How programs are run.
 #[derive(Clone, Debug)]
@@ -104,7 +115,8 @@ impl Launcher {
         let made = tokio::task::spawn_blocking(move || scratch.for_run(run)).await;
         let tmpdir = made.map_err(io::Error::other).flatten().map_err(LaunchError::Scratch)?;
         let workspace = PathBuf::from(&**context.workspace.key());
-        let confinement = self.bounds.of(&program, &workspace, &[], &tmpdir)?;
+        let confinement =
+            self.bounds.of(&program, &workspace, context.workspace.extra_write_roots(), &tmpdir)?;
         self.exposure.look_at(&confinement);
         let timeout = program.timeout.min(context.timeout);
         let own = own_variables(context, tmpdir).into_iter().chain(program.env);
@@ -125,7 +137,12 @@ impl Launcher {
             },
         };
         let started = Instant::now();
-        let mut finished = self.runner.run(spec, &context.cancel).await?;
+        let running = self.runner.start_unless(spec, &context.cancel).await?;
+        crash::point(Point::CommandStarted);
+        if let Some(leader) = running.leader() {
+            context.processes.tell(leader);
+        }
+        let mut finished = running.wait(&context.cancel).await;
         // The executor cancels a call whose time is up, and its clock may be first.
         if finished.end == End::Cancelled && started.elapsed() >= context.timeout {
             finished.end = End::TimedOut;
@@ -135,10 +152,8 @@ impl Launcher {
 }
 
 fn own_variables(context: &CallContext, tmpdir: PathBuf) -> Vec<(OsString, OsString)> {
-    let mut own = vec![
-        ("HERDER_RUN_ID".into(), context.run.to_string().into()),
-        ("TMPDIR".into(), tmpdir.into_os_string()),
-    ];
+    let mut own =
+        vec![(RUN_ID.into(), context.run.to_string().into()), ("TMPDIR".into(), tmpdir.into_os_string())];
     if let Some(task_id) = &context.task_id {
         own.push(("HERDER_TASK_ID".into(), task_id.to_string().into()));
     }

@@ -18,6 +18,7 @@ use crate::domain::{
 pub mod builtin;
 pub mod command;
 pub(crate) mod digest;
+pub mod isolate;
 pub mod launcher;
 pub mod output;
 pub mod process;
@@ -26,6 +27,7 @@ pub mod text_edit;
 pub mod toolbox;
 pub mod workspace;
 
+use process::CommandGroup;
 use workspace::Workspace;
 
 /// Something that a model can have done.
@@ -90,6 +92,34 @@ pub struct CallContext {
     /// Counts its threads that change something and cannot be stopped: should the work be dropped, its locks wait for
     /// them.
     pub blocking: TaskTracker,
+    /// Is told of the processes that the call runs.
+    pub processes: ProcessesPort,
+}
+
+/// Is told what leads the processes of a call, as soon as there are some.
+#[derive(Clone, Default)]
+pub struct ProcessesPort(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&CommandGroup) + Send + Sync;
+
+impl ProcessesPort {
+    /// Hands on what it is told.
+    pub fn new(tell: impl Fn(&CommandGroup) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    /// Tells it.
+    pub fn tell(&self, leader: &CommandGroup) {
+        if let Some(tell) = &self.0 {
+            tell(leader);
+        }
+    }
+}
+
+impl std::fmt::Debug for ProcessesPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessesPort").finish_non_exhaustive()
+    }
 }
 
 /// See [`Tool::preview`].

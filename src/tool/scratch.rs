@@ -156,7 +156,8 @@ fn check_private(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", folder.display())))
 }
 
-fn remove_all(folder: &Path) -> io::Result<()> {
+/// Removes a folder and all that is in it, write-protected or not.
+pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         // Package managers write-protect the folders of their caches.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -86,7 +86,13 @@ async fn five_hundred_runs_survive_a_kill_and_nothing_is_done_or_told_twice() {
     assert_sound(&log);
     assert_eq!(log.iter().filter(|event| event["kind"] == "run_end").count(), ALL);
     let witnesses = witnesses(&house);
-    assert!(witnesses.values().all(|count| *count == 1), "{witnesses:?}");
+    // A command that died between making its file and writing to it is in doubt.
+    let unknown = |event: &&Value| {
+        event["kind"] == "result" && event["data"]["output"].as_str().unwrap().starts_with("outcome unknown")
+    };
+    let (in_doubt, missing) =
+        (log.iter().filter(unknown).count(), witnesses.values().filter(|count| **count == 0).count());
+    assert!(missing <= in_doubt && witnesses.values().all(|count| *count <= 1), "{witnesses:?}");
     for place in (5..OF_A_BATCH).step_by(10) {
         let text = fs::read_to_string(house.path(&format!("work/file-b1-{place}"))).unwrap();
         assert_eq!(text, format!("b1-{place}"));

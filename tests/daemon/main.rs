@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod approvals;
 mod continuing;
 mod crash;
 mod durable;

@@ -242,6 +242,7 @@ async fn a_request_that_is_not_right_is_told_what_would_be() {
         (400, BadRequest, "GET", "/v1/runs/open?messages=perhaps", json, "", "messages: "),
         (404, UnknownRun, "GET", "/v1/runs/none", json, "", "`herder ls` shows"),
         (404, UnknownRun, "GET", "/v1/runs/%00", json, "", "`herder ls` shows"),
+        (404, NoPatch, "GET", "/v1/runs/ended/patch", json, "", "no workspace of its own"),
         (409, Ambiguous, "GET", "/v1/runs/0", json, "", "give more of it"),
         (404, UnknownRoute, "GET", "/v1/runs/%ff", json, "", "UTF-8"),
         (404, UnknownRoute, "GET", "/v1/run", json, "", "/openapi.json lists"),

@@ -118,7 +118,7 @@ fn a_result_has_every_key_and_echoes_labels_and_meta() {
     let results = place.herder(&["batch", "in.jsonl", "-l", "run=1"]).expect(0).json();
     let keys: Vec<&str> = results[0].as_object().unwrap().keys().map(String::as_str).collect();
     let wanted = "id run attempt outcome detail text turns calls usage cost_usd queued_ms duration_ms active_ms \
-                  error labels meta model";
+                  error labels meta model branch base patch_path files_changed";
     assert_eq!(sorted(keys), sorted(wanted.split_whitespace().collect()));
     assert_eq!(results[0]["labels"], json!({"run": "1", "team": "x"}));
     assert_eq!(results[0]["meta"], json!({"row": 7}));

@@ -20,6 +20,7 @@ const SCRIPT: &str = "
     exit $code";
 
 /// Whether this machine lets a test mount a file system of its own; if not, says so.
+#[expect(clippy::print_stderr, reason = "what was not tested is not passed over in silence")]
 fn may_mount() -> bool {
     let mounted = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output();
     let why = match mounted {

@@ -8,6 +8,8 @@
 )]
 
 mod accounts;
+mod approvals;
+mod approvals_terminal;
 mod asking;
 mod batch;
 mod budget;
@@ -19,6 +21,7 @@ mod daemon_runs;
 mod doubt;
 mod full_disk;
 mod input;
+mod isolate;
 mod mending;
 mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     daemon::{Daemon, submit},
     mending::troubles,
-    support::{Place, bash, field, says, task, until},
+    support::{Ended, Place, bash, field, says, task, until},
 };
 
 const BATCH: [&str; 4] = ["batch", "in.jsonl", "-o", "out.jsonl"];
@@ -145,4 +145,28 @@ fn a_daemon_with_a_retention_removes_what_is_old_when_it_starts() {
             .iter()
             .any(|entry| entry["verb"] == "prune" && entry["changed"] == true && entry["user"].is_null())
     });
+}
+
+#[test]
+fn a_workspace_that_was_kept_goes_with_its_run_and_the_repository_forgets_it() {
+    let place = Place::new();
+    let git = |args: &[&str]| {
+        let ended = Ended::of(&place.shell("git -C work \"$@\"", args).output().unwrap()).expect(0);
+        ended.out
+    };
+    git(&["init", "-q"]);
+    place.write("work/a.txt", "alpha\n");
+    git(&["add", "."]);
+    git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "first"]);
+    let write = json!({"calls": [{"name": "write", "arguments": {"path": "b.txt", "content": "beta\n"}}]});
+    place.tasks("in.jsonl", &[task("f", json!([write, {"fault": {"status": 401, "body": "no"}}]))]);
+    place.herder(&[&BATCH[..], &["--isolate", "worktree"]].concat()).expect(1);
+    assert_eq!(git(&["worktree", "list"]).lines().count(), 2, "it was kept");
+    assert!(fs::read_dir(place.path(STATE).join("patches")).unwrap().count() > 0);
+    assert_eq!(prune(&place, &["0s", "--state", STATE], 0), (1, 1, 0));
+    assert_eq!(git(&["worktree", "list"]).lines().count(), 1);
+    for name in ["work", "patches"] {
+        assert_eq!(fs::read_dir(place.path(STATE).join(name)).map_or(0, Iterator::count), 0, "{name}");
+    }
+    assert_eq!(troubles(&place, STATE), [""; 0]);
 }

@@ -115,7 +115,7 @@ fn a_tool_that_nobody_could_allow_is_told_and_not_offered() {
     assert!(
         ended.err.starts_with(
             "herder: policy edit-workspace asks a person about bash, and nobody is there to ask: the model is not \
-             offered it; --policy trusted allows it\n"
+             offered it; with --park people answer later, --policy trusted allows it\n"
         ),
         "{}",
         ended.err

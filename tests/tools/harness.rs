@@ -13,7 +13,7 @@ use herder::{
         id::{CallId, RunId},
     },
     tool::{
-        CallContext, Output, Started, Tool,
+        CallContext, Output, ProcessesPort, Started, Tool,
         builtin::{BuiltinOptions, builtin},
         launcher::{Bounds, Exposure, Launcher},
         output::Limits,
@@ -121,6 +121,7 @@ impl Scene {
             cancel: self.cancel.clone(),
             timeout: self.timeout,
             blocking: TaskTracker::new(),
+            processes: ProcessesPort::default(),
         }
     }
 

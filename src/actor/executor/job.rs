@@ -21,16 +21,17 @@ use super::{
 };
 use crate::{
     actor::{Services, run::RunMsg},
+    crash::{self, Point},
     domain::{
         call::{Access, EffectClass, Failure, Timing, ToolResult},
-        event::FileChange,
+        event::{CommandGroup, FileChange},
         policy::Verdict,
         run::Input,
         schedule::Ticket,
         time::Timestamp,
     },
     telemetry::metric,
-    tool::{CallContext, Output, PANICKED, Started},
+    tool::{CallContext, Output, PANICKED, ProcessesPort, Started},
 };
 
 /// How often a call is queued again because what it touches had moved.
@@ -149,7 +150,10 @@ async fn call(services: &Services, job: &Job, cancel: CancellationToken, blockin
     if !granted(services, job, change).await {
         return Reached::Nothing;
     }
-    Reached::End(within(services, &cancel, work).await)
+    crash::point(Point::BeforeCall);
+    let output = within(services, &cancel, work).await;
+    crash::point(Point::AfterCall);
+    Reached::End(output)
 }
 
 type Work = BoxFuture<'static, Output>;
@@ -179,6 +183,7 @@ async fn begin(
         cancel,
         timeout: services.settings.tool,
         blocking,
+        processes: processes(job),
     };
     match job.tool.clone().start(context, arguments).await {
         Started::Ready { change, work } => match &job.approved {
@@ -194,6 +199,18 @@ async fn begin(
             Err(Reached::End(Output::failed(Failure::Failed, why)))
         }
     }
+}
+
+/// Has the log name the call's processes. Nobody waits until that is on disk: should herder die before, their guard, at the
+/// other end of its socket, ends them by itself.
+fn processes(job: &Job) -> ProcessesPort {
+    let (report_to, call) = (job.report_to.clone(), job.call.id.clone());
+    ProcessesPort::new(move |leader| {
+        let (pid, started, boot) = (leader.pid, leader.start_time, leader.boot_id.as_str().into());
+        let group = CommandGroup { call: call.clone(), pid, started, boot };
+        // The run may be gone; then the call is about to end.
+        let _ = report_to.cast(RunMsg::Report(Input::Grouped(group), None));
+    })
 }
 
 /// What the call names is something else now, on which policy has not spoken yet.

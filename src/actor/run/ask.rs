@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     actor::{Live, LiveDelta, Services},
+    crash::{self, Point},
     domain::{
         call::{Failure, ToolCall, ToolResult},
         event::ParkReason,
@@ -221,6 +222,7 @@ impl Asking {
         let most = purse.counted();
         purse.depart(&mut held, turn, attempt).await;
         self.since = Instant::now();
+        crash::point(Point::BeforeRequest);
         let mut deltas = self.model.provider.stream(request, self.cancel.clone());
         let mut answer = Answer::default();
         let mut heard = self.hear(&mut deltas, &mut answer, &mut permit).await;
@@ -228,6 +230,7 @@ impl Asking {
         if heard.is_ok() && usage.is_none() && most.is_some() && answer.is_empty() {
             heard = Err(error(FaultClass::Transient, "the model's answer was empty"));
         }
+        crash::point(Point::AfterRequest);
         let duration = self.since.elapsed();
         self.record.digest = answer.digest.take();
         self.record.tools = self.record.digest.as_ref().and_then(|_| self.tools.digest());

@@ -145,7 +145,7 @@ impl Judge {
         let command = tool.command(arguments);
         let fits = |grant: &&Grant| {
             *grant.tool == *tool.spec().name
-                && (command == Some(&*grant.pattern)
+                && (command.is_some_and(|command| grant.is_exactly(command))
                     || Policy::granting(grant, command.is_some()).is_ok_and(|policy| {
                         judge_by(&policy, tool, &self.workspace, access, arguments).0 == Verdict::Allow
                     }))

@@ -189,8 +189,7 @@ impl RunActor {
         let sent = Input::RequestSent { turn, attempt, usage };
         // One that nobody waits for any more is on its way to its end.
         let Ok(facts) = state.run.decide(sent, self.services.clock.now()) else { return Ok(()) };
-        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
-        state.progress.last = Some(ticket);
+        let ticket = self.append(state, &facts)?;
         facts.iter().for_each(|fact| state.run.evolve(fact));
         // It may have been called off.
         let _ = go.send(ticket);

@@ -16,6 +16,7 @@ use crate::{
         executor::{ExecutorMsg, Job},
         supervisor::{Ended, Reply, RootMsg, Unended},
     },
+    crash::{self, Point},
     domain::{
         event::{Event, Fact, FileChange, RunEnd},
         id::CallId,
@@ -166,6 +167,15 @@ impl RunActor {
         Ok(())
     }
 
+    /// Hands facts over to the log.
+    pub(super) fn append(&self, state: &mut RunState, facts: &[Fact]) -> Result<Ticket, StoreError> {
+        crash::point(Point::BeforeAppend);
+        let ticket = self.services.store.append(state.run.id(), state.run.seq(), facts)?;
+        crash::point(Point::AfterAppend);
+        state.progress.last = Some(ticket);
+        Ok(ticket)
+    }
+
     pub(super) fn step(
         &self,
         me: &ActorRef<RunMsg>,
@@ -180,8 +190,7 @@ impl RunActor {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
         };
-        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
-        state.progress.last = Some(ticket);
+        let ticket = self.append(state, &facts)?;
         let ends =
             facts.iter().any(|fact| matches!(fact.event, Event::CancelRequested(_) | Event::RunEnd(_)));
         let waited = ends && state.run.waiting_calls().next().is_some();
@@ -212,8 +221,9 @@ impl RunActor {
     /// Starts what these facts have the run owe. While calls only begin and end, that is nothing: there may be too many of
     /// them to look at all for each.
     fn go_on_with(&self, me: &ActorRef<RunMsg>, state: &mut RunState, facts: &[Fact]) {
-        let only_calls =
-            facts.iter().all(|fact| matches!(fact.event, Event::CallStarted(_) | Event::Result(_)));
+        let only_calls = facts.iter().all(|fact| {
+            matches!(fact.event, Event::CallStarted(_) | Event::CommandGroup(_) | Event::Result(_))
+        });
         if !only_calls || state.progress.stopping.is_some() || state.run.asks_people() {
             return self.start_owed(me, state);
         }

@@ -62,7 +62,7 @@ impl RunActor {
         let Ok(facts) = state.run.decide_while(Input::Interrupt, now, state.waited(now)) else {
             return Ok(());
         };
-        let ticket = self.services.store.append(state.run.id(), state.run.seq(), &facts)?;
+        let ticket = self.append(state, &facts)?;
         for fact in &facts {
             state.run.evolve(fact);
         }

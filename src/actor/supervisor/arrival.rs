@@ -10,15 +10,17 @@ use ractor::ActorRef;
 
 use super::{
     AskError, SubmitError,
+    leftovers::end_leftovers,
     message::{Admitted, Asker, Reply, RootMsg, ShardMsg, Stands},
     over::{Ended, Unended, Waiters},
     panicked,
     root::{Root, Tree},
+    told,
 };
 use crate::{
     actor::Services,
     domain::{
-        event::Event,
+        event::{Event, ParkReason, RestartCause},
         id::{RunId, Seq},
         run::{Input, Refused, Run},
     },
@@ -141,6 +143,26 @@ async fn read(services: &Services, run: RunId) -> Result<Stands, SubmitError> {
     match log.into_iter().next_back().map(|envelope| envelope.fact.event) {
         None => Err(Refused::OutOfTurn.into()),
         Some(Event::RunEnd(end)) => Ok(Stands::Over(end.into())),
-        Some(_) => Ok(Stands::Open(Box::new(state))),
+        Some(_) => {
+            end_leftovers(&state).await;
+            Ok(Stands::Open(Box::new(held(services, state).await?)))
+        }
     }
+}
+
+/// A run that was to be held, and was interrupted before it was, gives its slot up on record: it gets none until it is let
+/// go, and everybody can see that.
+async fn held(services: &Services, run: Run) -> Result<Run, StoreError> {
+    if !run.is_paused() || run.started_at().is_none() || run.parked().is_some() {
+        return Ok(run);
+    }
+    let (mut parked, now) = (run.clone(), services.clock.now());
+    let mut facts = told(&mut parked, Input::Restart { cause: RestartCause::Process, error: None }, now);
+    facts.extend(told(&mut parked, Input::Park(ParkReason::Paused), now));
+    if parked.parked().is_none() {
+        // Calls of it are open: they come first.
+        return Ok(run);
+    }
+    services.store.durable(services.store.append(run.id(), run.seq(), &facts)?).await?;
+    Ok(parked)
 }

@@ -28,6 +28,7 @@ mod accounts;
 mod arrival;
 mod error;
 mod held;
+mod leftovers;
 mod live;
 mod lives;
 mod message;
@@ -42,10 +43,12 @@ mod shard;
 mod slotless;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 pub use accounts::Reserve;
 pub use error::{AskError, SubmitError};
 pub use held::HeldByBatch;
+pub use leftovers::end_leftovers;
 pub use message::{Admitted, Asker, Load, Reply, RootMsg, Stands, Wait};
 pub use notice::Notice;
 use notice::Notices;

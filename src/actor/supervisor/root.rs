@@ -21,7 +21,7 @@ use super::{
     provider::{Attended, Blocked},
     room::LogRoom,
     shard::Shard,
-    spawn_executor,
+    spawn_executor, workspace,
 };
 use crate::{
     actor::{Services, executor::ExecutorMsg, run::fallback_of},
@@ -128,8 +128,11 @@ impl Actor for Root {
             RootMsg::Read(run, stands) => self.arrived(&me, tree, run, stands),
             RootMsg::Ended(ended) => {
                 self.services.toolbox.forget(ended.run);
-                tree.ended(ended);
+                if let Some(ended) = workspace::close(&self.services, &me, ended) {
+                    tree.ended(ended);
+                }
             }
+            RootMsg::Closed(ended) => tree.ended(ended),
             RootMsg::Parked(run) => tree.parked(run),
             RootMsg::Switched(run) => tree.switched(&run),
             RootMsg::Retried(batch) => *tree.retries.entry(batch).or_default() += 1,

@@ -15,6 +15,7 @@ use super::{
     message::{Opened, Reply, Revived, RootMsg, ShardMsg, Stopping},
     over::{Ended, Unended},
     revival::{self, Case, Death, Next},
+    workspace,
 };
 use crate::{
     actor::{
@@ -30,7 +31,6 @@ use crate::{
         run::{Input, Run},
     },
     telemetry::metric,
-    tool::workspace::Told,
 };
 
 /// A shard.
@@ -129,8 +129,8 @@ impl Shard {
                 return self.end(life, run, vec![Input::GiveUp { breakage: Breakage::Setup, error }]);
             }
         };
-        let Some(workspace) = self.services.workspaces.held(&spec.workspace) else {
-            return self.open(me, life, run, spec.workspace.clone(), death);
+        let Some(workspace) = self.services.workspaces.held_by(id, &spec) else {
+            return self.open(me, life, run, death);
         };
         let tools = Offer::of(&self.services, &spec);
         let (cause, error) = match death {
@@ -165,14 +165,11 @@ impl Shard {
     }
 
     /// Opens a run's workspace in a task: its file system may take any time, and other runs don't wait for it.
-    fn open(&self, me: &ActorRef<ShardMsg>, life: &Life, run: Run, path: Arc<str>, death: Option<Death>) {
+    fn open(&self, me: &ActorRef<ShardMsg>, life: &Life, run: Run, death: Option<Death>) {
         let (services, me, number) = (self.services.clone(), me.clone(), life.number);
         tokio::spawn(async move {
-            let opened = tokio::task::spawn_blocking(move || services.workspaces.get(&path)).await;
-            let workspace = match opened {
-                Ok(opened) => opened.map_err(|error| Told(&error).to_string()),
-                Err(error) => Err(error.to_string()),
-            };
+            let opened = AssertUnwindSafe(workspace::open(&services, &run)).catch_unwind().await;
+            let workspace = opened.unwrap_or_else(|_| Err("opening the workspace panicked".to_owned()));
             let _ = me.cast(ShardMsg::Opened(Box::new(Opened { run, life: number, death, workspace })));
         });
     }

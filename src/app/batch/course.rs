@@ -18,11 +18,11 @@ use super::{
     tasks::{LineLost, Tasks},
 };
 use crate::{
-    actor::Supervisor,
+    actor::{Supervisor, supervisor::Wait},
     domain::{
         batch::{self, Halt, HaltHow},
         budget::Period,
-        event::RunEnd,
+        event::{ParkReason, RunEnd},
         id::{BatchId, RunId},
         outcome::Outcome,
     },
@@ -232,6 +232,7 @@ impl<'a, H: Host> Course<'a, H> {
                 Some(over) = live.next(), if !live.is_empty() => over?,
                 Some(blocked) = self.supervisor.blocked(), if may_be_blocked => {
                     self.report.blocked = Some(blocked);
+                    self.report.undecided = self.undecided().await;
                     self.host.halt(HaltHow::Now);
                     self.stop();
                     continue;
@@ -304,6 +305,13 @@ impl<'a, H: Host> Course<'a, H> {
             self.stopping = true;
             self.host.tell(None, Event::Stopping);
         }
+    }
+
+    /// How many runs wait for people to decide.
+    async fn undecided(&self) -> usize {
+        let waits = self.supervisor.load().await.waits.into_iter();
+        let is_one = |wait: &Wait| wait.batch == Some(self.batch) && wait.reason == ParkReason::Approval;
+        waits.filter(is_one).map(|wait| wait.runs).sum()
     }
 
     /// Takes in that a run is over: another attempt follows, or the task is settled.

@@ -16,7 +16,11 @@ use super::{
     tasks::LineLost,
 };
 use crate::{
-    app::{herder::Herder, input::InputTask, spent},
+    app::{
+        herder::{Herder, People},
+        input::InputTask,
+        isolation, spent,
+    },
     config::Config,
     domain::{
         batch::{HaltHow, Plan},
@@ -66,6 +70,9 @@ impl Batch {
         stopper: Stopper,
     ) -> Result<Self, BatchError> {
         let mut plan = journal.plan(&tasks, &chosen, &options)?;
+        // Before the results are made: what is put away late is in them.
+        let isolated = isolation::isolation(config, &journal.state);
+        isolation::recover(&isolated, &*journal.state.store).await?;
         let results = rebuild(&journal, &tasks, &chosen, &plan, &options, &stopper).await?;
         let clock = crate::clock::SystemClock;
         let (batch, store, slice) = (journal.batch, journal.state.store.clone(), tasks.as_slice());
@@ -81,7 +88,8 @@ impl Batch {
         // A run goes on with the model that it began with.
         let resumed = resumed.iter().filter(|run| resuming.contains(&run.run));
         models.extend(resumed.filter_map(|run| run.asked.as_ref()).map(|asked| &*asked.model));
-        let herder = Herder::start(config, journal.state, models).await?;
+        let people = if options.parks { People::Asked } else { People::Absent };
+        let herder = Herder::start(config, journal.state, models, people).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
         if options.max_cost.is_some() {
             let spent = spent::by_batch(&herder.supervisor, &*herder.state().store, &|_| {}, batch).await?;
@@ -115,6 +123,7 @@ impl Batch {
         let Self { herder, batch, tasks, plan, results, options, stopper, chosen } = self;
         let (supervisor, slice) = (&herder.supervisor, tasks.as_slice());
         let interrupted = CancellationToken::new();
+        let _answers = herder.take_answers();
         let alone = Alone {
             herder: &herder,
             tasks: &tasks,
@@ -175,7 +184,9 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
     async fn settled(&mut self, over: &Over, end: &Arc<RunEnd>) -> Result<(), BatchError> {
         let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
         let store = &*self.herder.state().store;
-        let line = result_line(store, task, over.run, over.attempt, end, self.options.with_messages).await?;
+        let patches = isolation::patches(self.herder.state());
+        let with_messages = self.options.with_messages;
+        let line = result_line(store, task, over.run, over.attempt, end, &patches, with_messages).await?;
         self.results.write(over.task, line).await
     }
 

@@ -9,6 +9,7 @@ use std::{
 
 use super::tasks::{Tasks, Wanted as Line};
 use crate::{
+    actor::supervisor::end_leftovers,
     app::state,
     clock::Clock,
     domain::{
@@ -166,6 +167,7 @@ pub(in crate::app) async fn abandon(
 ) -> Result<(), StoreError> {
     let log: Vec<Envelope> = store.read(run, Seq::START).await?;
     let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+    end_leftovers(&state).await;
     for input in
         [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)]
     {

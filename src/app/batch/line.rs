@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::domain::{event::RunEnd, id::RunId, json::RawJson, task::TaskSpec, usage::Usage};
+use crate::{
+    domain::{event::RunEnd, id::RunId, json::RawJson, task::TaskSpec, usage::Usage},
+    tool::isolate::Change,
+};
 
 /// What came of a task: its latest attempt.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +30,10 @@ pub struct ResultLine<'a> {
     labels: &'a BTreeMap<String, String>,
     meta: Option<&'a RawJson>,
     model: &'a str,
+    branch: Option<String>,
+    base: Option<String>,
+    patch_path: Option<String>,
+    files_changed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<Value>>,
 }
@@ -66,8 +73,19 @@ impl<'a> ResultLine<'a> {
             labels: &spec.labels,
             meta: spec.meta.as_ref(),
             model: &spec.model,
+            branch: None,
+            base: None,
+            patch_path: None,
+            files_changed: None,
             messages: None,
         }
+    }
+
+    /// Adds what the run changed in a workspace of its own.
+    #[must_use]
+    pub fn with_change(self, change: Option<Change>) -> Self {
+        let Some(Change { branch, base, patch_path, files_changed, kept: _ }) = change else { return self };
+        Self { branch, base, patch_path, files_changed: Some(files_changed), ..self }
     }
 
     /// Adds the whole conversation.
@@ -119,7 +137,7 @@ mod tests {
                 r#""detail":"turns","text":"so far","turns":3,"calls":4,"#,
                 r#""usage":{"input":10,"output":5,"cached":0,"estimated":false},"cost_usd":0.0015,"#,
                 r#""queued_ms":1,"duration_ms":20,"active_ms":10,"error":null,"labels":{"k":"v"},"#,
-                r#""meta":{"z": 1,  "a": 2},"model":"m"}"#
+                r#""meta":{"z": 1,  "a": 2},"model":"m","branch":null,"base":null,"patch_path":null,"files_changed":null}"#
             )
         );
     }

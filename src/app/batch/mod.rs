@@ -57,6 +57,9 @@ pub struct Options {
     pub keep_order: bool,
     /// Results with the whole conversation.
     pub with_messages: bool,
+    /// Runs that ask people about calls wait for them, and the batch ends once nothing else is left; else those calls are
+    /// denied.
+    pub parks: bool,
     /// How long runs may go on after the first signal.
     pub drain: Duration,
     /// What all of its attempts together may cost.
@@ -89,7 +92,9 @@ pub struct Report {
     pub halted: bool,
     /// Requests that failed and were sent again, as far as that is known at the end.
     pub retries: u64,
-    /// What kept all that is unfinished from going on, if it was an account that only a person can open.
+    /// Those of them that wait for people to decide about calls.
+    pub undecided: usize,
+    /// What kept all that is unfinished from going on, if it was something that only people can do.
     pub blocked: Option<Blocked>,
 }
 

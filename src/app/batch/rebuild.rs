@@ -1,10 +1,10 @@
 //! What the journal already says: the results that follow from it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{BatchError, Options, ResultLine, Stopper, history::end_of, journal::Journal, results::Results};
 use crate::{
-    app::{conversation::chat_completions, input::InputTask},
+    app::{conversation::chat_completions, input::InputTask, isolation},
     domain::{
         batch::Plan,
         event::RunEnd,
@@ -37,11 +37,13 @@ pub(super) async fn rebuild(
     if !options.keep_order {
         ended.sort_by_key(|(ended_at, place, ..)| (*ended_at, *place));
     }
-    let store = &*journal.state.store;
+    let (store, patches) = (&*journal.state.store, isolation::patches(&journal.state));
     let mut lines = Vec::with_capacity(ended.len());
     for (_, place, task, latest) in &ended {
         let Some(end) = end_of(store, latest.run).await? else { continue };
-        let line = result_line(store, task, latest.run, latest.attempt, &end, options.with_messages).await?;
+        let line =
+            result_line(store, task, latest.run, latest.attempt, &end, &patches, options.with_messages)
+                .await?;
         lines.push((*place, line));
     }
     match (&options.out, options.keep_order) {
@@ -85,15 +87,18 @@ pub(super) async fn result_line(
     run: RunId,
     attempt: u32,
     end: &RunEnd,
+    patches: &Path,
     with_messages: bool,
 ) -> Result<Vec<u8>, BatchError> {
     let spec = TaskSpec { attempt, ..task.spec.clone() };
+    let change = isolation::change(patches, run).await;
+    let line = ResultLine::new(run, &spec, end).with_change(change);
     if !with_messages {
-        return Ok(ResultLine::new(run, &spec, end).to_bytes());
+        return Ok(line.to_bytes());
     }
     let log = store.read(run, Seq::START).await?;
     let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
     let asked = state.spec().map_or(&spec, |asked| &**asked);
     let messages = chat_completions(asked, state.history());
-    Ok(ResultLine::new(run, &spec, end).with_messages(messages).to_bytes())
+    Ok(line.with_messages(messages).to_bytes())
 }

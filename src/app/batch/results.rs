@@ -15,6 +15,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{BatchError, Stopper};
+use crate::crash::{self, Point};
 
 /// Lines that wait for whoever reads the standard output.
 const UNREAD_LINES: usize = 64;
@@ -90,7 +91,9 @@ impl Results {
         writer.flush().map_err(failed)?;
         drop(writer);
         let len = file.metadata().map_err(failed)?.len();
+        crash::point(Point::BeforeResults);
         std::fs::rename(&fresh, path).map_err(failed)?;
+        crash::point(Point::AfterResults);
         Ok(Self::to(To::File { path: path.to_owned(), file, len }, Stopper::default()))
     }
 
@@ -173,7 +176,7 @@ async fn append(
 ) -> io::Result<()> {
     let mut pause = PAUSE.0;
     loop {
-        let Err(error) = file.seek(SeekFrom::Start(*len)).and_then(|_| file.write_all(line)) else {
+        let Err(error) = file.seek(SeekFrom::Start(*len)).and_then(|_| write_line(file, line)) else {
             *len += line.len() as u64;
             return Ok(());
         };
@@ -193,6 +196,16 @@ async fn append(
         }
         pause = (pause * 2).min(PAUSE.1);
     }
+}
+
+fn write_line(file: &mut File, line: &[u8]) -> io::Result<()> {
+    crash::point(Point::BeforeLine);
+    crash::point_after(Point::HalfOfLine, || {
+        let _ = file.write_all(&line[..line.len() / 2]);
+    });
+    file.write_all(line)?;
+    crash::point(Point::AfterLine);
+    Ok(())
 }
 
 /// Writes lines until no more come or nobody reads any more.

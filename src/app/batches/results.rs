@@ -17,6 +17,7 @@ use crate::{
     app::{
         batch::{History, ResultLine, end_of},
         conversation::chat_completions,
+        isolation,
     },
     domain::{
         event::Event,
@@ -24,6 +25,7 @@ use crate::{
         run::Run,
     },
     store::{EventStore, StoreError},
+    tool::isolate::{Change, Isolation},
 };
 
 /// Why there are no more results.
@@ -52,6 +54,7 @@ pub struct Reading {
 /// Somebody who reads the results of a batch.
 struct Reader {
     store: Arc<dyn EventStore>,
+    isolation: Option<Arc<Isolation>>,
     entry: Arc<Entry>,
     board: Option<Arc<Board>>,
     changed: watch::Receiver<Status>,
@@ -75,9 +78,10 @@ impl Batches {
     ) -> Result<impl Stream<Item = Result<Vec<u8>, ResultsError>> + Send + use<>, ControlError> {
         let entry = self.entry(id)?;
         let (store, changed) = (self.0.store.clone(), entry.status.subscribe());
+        let isolation = self.0.supervisor.services().workspaces.isolation().cloned();
         // Who follows waits for the lines themselves.
         let board = if how.follow { None } else { Some(board(&*store, &entry).await?) };
-        let reader = Reader { store, entry, board, changed, next: how.after, how, is_over: false };
+        let reader = Reader { store, isolation, entry, board, changed, next: how.after, how, is_over: false };
         Ok(stream::unfold(reader, Reader::read))
     }
 }
@@ -105,6 +109,14 @@ async fn is_ending(entry: &Entry) -> bool {
 }
 
 impl Reader {
+    async fn line(&self, run: RunId) -> Result<Vec<u8>, ResultsError> {
+        let change = match &self.isolation {
+            Some(isolation) => isolation::change(isolation.patches(), run).await,
+            None => None,
+        };
+        line(&*self.store, run, change, self.how.with_messages).await
+    }
+
     async fn read(mut self) -> Option<(Result<Vec<u8>, ResultsError>, Self)> {
         while !self.is_over {
             if self.how.follow && self.board.is_none() {
@@ -127,7 +139,7 @@ impl Reader {
             self.changed.mark_unchanged();
             match board.next(&mut self.next) {
                 Found::Result(run) => {
-                    let line = line(&*self.store, run, self.how.with_messages).await;
+                    let line = self.line(run).await;
                     self.is_over = line.is_err();
                     return Some((line, self));
                 }
@@ -147,7 +159,12 @@ impl Reader {
 }
 
 /// Of the log only what the line holds is read: a run's may be long.
-async fn line(store: &dyn EventStore, run: RunId, with_messages: bool) -> Result<Vec<u8>, ResultsError> {
+async fn line(
+    store: &dyn EventStore,
+    run: RunId,
+    change: Option<Change>,
+    with_messages: bool,
+) -> Result<Vec<u8>, ResultsError> {
     let log = if with_messages {
         store.read(run, Seq::START).await?
     } else {
@@ -157,7 +174,7 @@ async fn line(store: &dyn EventStore, run: RunId, with_messages: bool) -> Result
         return Err(ResultsError::NoResult(run));
     };
     let end = end_of(store, run).await?.ok_or(ResultsError::NoResult(run))?;
-    let mut line = ResultLine::new(run, spec, &end);
+    let mut line = ResultLine::new(run, spec, &end).with_change(change);
     if with_messages {
         let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
         line = line.with_messages(chat_completions(spec, state.history()));

@@ -25,6 +25,7 @@ use crate::{
         batch::{History, Tasks, in_order, submit_asked},
         input::Selection,
     },
+    crash::{self, Point},
     domain::{
         batch::{Halt, Plan, RetryFailed, StaleLines, Start},
         id::BatchId,
@@ -239,6 +240,7 @@ impl Batches {
         let waiting = in_order(&plan, &tasks);
         self.count_spent(&entry, &work).await?;
         self.set_off(&entry, &mut work, tasks, &history, &plan, waiting);
+        crash::point(Point::Submitted);
         Ok(Submitted { id, changed: true, tasks: count })
     }
 

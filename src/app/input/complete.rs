@@ -59,6 +59,7 @@ impl<'a> Completer<'a> {
         let spec = TaskSpec {
             script: self.script(line.script, &mut faults),
             workspace: self.workspace(line.workspace, &mut faults),
+            isolate: line.isolate.unwrap_or(defaults.isolate),
             model: self.model(line.model, scripted, &mut faults),
             tools: self.tools(line.tools, &mut faults),
             task: line.task,

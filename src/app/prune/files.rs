@@ -19,7 +19,7 @@ use crate::domain::{
 const SPILL: &str = "spill";
 
 /// Folders whose entries are named by a run, with more behind a dot perhaps.
-const OF_RUNS: [&str; 3] = [SPILL, "patches", "work"];
+const OF_RUNS: [&str; 2] = [SPILL, "patches"];
 
 /// Letters of a run's id, written out.
 const ID: usize = 36;

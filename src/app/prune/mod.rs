@@ -9,7 +9,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,7 @@ use crate::{
         time::Timestamp,
     },
     store::{EventStore, RunFilter, RunRecord, StoreError},
+    tool::isolate::Isolation,
 };
 
 /// Runs that go at once: whoever appends meanwhile waits for so many.
@@ -65,6 +66,8 @@ pub struct Place {
     pub folder: PathBuf,
     /// Those who may be at work on batches of the log, if anybody is.
     pub batches: Option<Batches>,
+    /// What puts workspaces of runs' own away; without it they stay.
+    pub isolation: Option<Arc<Isolation>>,
 }
 
 /// Removes what is old, or tells what would be removed.
@@ -103,12 +106,12 @@ pub async fn prune(
         if act == Act::Remove {
             // Without its record a batch does not go on, whatever is left of its runs.
             let (first, rest) = runs.split_at(runs.len().min(CHUNK));
-            forget(store, &files, Some(record.id), first).await?;
+            forget(store, place, &files, Some(record.id), first).await?;
             if let Some(held) = held {
                 held.forget().await;
             }
             for chunk in rest.chunks(CHUNK) {
-                forget(store, &files, None, chunk).await?;
+                forget(store, place, &files, None, chunk).await?;
             }
         }
     }
@@ -116,7 +119,7 @@ pub async fn prune(
     pruned.runs += singles.len() as u64;
     if act == Act::Remove {
         for chunk in singles.chunks(CHUNK) {
-            forget(store, &files, None, chunk).await?;
+            forget(store, place, &files, None, chunk).await?;
         }
         sweep(store, &files, terms).await?;
     }
@@ -125,11 +128,17 @@ pub async fn prune(
 
 async fn forget(
     store: &dyn EventStore,
+    place: &Place,
     files: &Files,
     batch: Option<BatchId>,
     runs: &[RunId],
 ) -> Result<(), StoreError> {
     store.durable(store.forget(batch.into_iter().collect(), runs.to_vec())?).await?;
+    if let Some(isolation) = &place.isolation {
+        for run in runs {
+            isolation.discard(*run).await;
+        }
+    }
     files.remove(batch, runs).await;
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Folder {
     }
 
     async fn prune(&self, terms: Terms, act: Act) -> (u64, u64, u64) {
-        let place = Place { folder: self.path().to_owned(), batches: None };
+        let place = Place { folder: self.path().to_owned(), batches: None, isolation: None };
         let pruned = prune(&*self.state.store, &place, terms, act).await.unwrap();
         (pruned.runs, pruned.batches, pruned.unfinished)
     }
@@ -117,10 +117,8 @@ async fn old_runs_go_with_their_files_and_what_is_new_or_open_stays() {
     folder.run(2, None, Some((OLD, Outcome::Failed(Breakage::Stuck)))).await;
     folder.run(3, None, Some((NEW, Outcome::Done))).await;
     folder.run(4, None, None).await;
-    for name in ["patches", "work"] {
-        fs::create_dir(folder.path().join(name)).unwrap();
-    }
-    let left = [format!("patches/{}.patch", run_id(1)), format!("work/{}.git", run_id(1))];
+    fs::create_dir(folder.path().join("patches")).unwrap();
+    let left = [format!("patches/{}.patch", run_id(1)), format!("patches/{}.json", run_id(1))];
     let kept = [format!("patches/{}.patch", run_id(4)), "patches/mine.txt".to_owned()];
     for name in left.iter().chain(&kept) {
         fs::write(folder.path().join(name), "x").unwrap();

@@ -120,8 +120,13 @@ impl FilterArgs {
 
     /// The request for the runs that are meant.
     pub fn route(&self, now: Timestamp) -> Route {
+        self.narrow(Route::to(["v1", "runs"]), now)
+    }
+
+    /// A request narrowed to what is of the runs that are meant.
+    pub(in crate::cli) fn narrow(&self, route: Route, now: Timestamp) -> Route {
         let states: Vec<&str> = self.standing.iter().map(|standing| standing.as_str()).collect();
-        let route = Route::to(["v1", "runs"])
+        let route = route
             .with_some("state", (!states.is_empty()).then(|| states.join(",")))
             .with_some("outcome", self.outcome.as_deref())
             .with_some("batch", self.batch.as_deref())

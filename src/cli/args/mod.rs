@@ -8,7 +8,11 @@ use clap::{Args, ValueEnum};
 use crate::{
     actor::run::Form,
     config::{Config, Flag},
-    domain::{batch::RetryFailed, task::ResponseFormat, usage::NanoUsd},
+    domain::{
+        batch::RetryFailed,
+        task::{Isolate, ResponseFormat},
+        usage::NanoUsd,
+    },
 };
 
 mod confine;
@@ -64,6 +68,9 @@ pub struct TaskArgs {
     /// The folder that tools work in [default: the current folder]
     #[arg(long, short, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// Give each run a workspace of its own, made from that folder
+    #[arg(long, value_name = "HOW")]
+    pub isolate: Option<IsolateArg>,
     /// The JSON Schema that a run's last answer must fit, in this file
     #[arg(long, value_name = "FILE", value_parser = schema)]
     pub schema: Option<ResponseFormat>,
@@ -103,6 +110,10 @@ impl TaskArgs {
         flags.extend(text("--system", "system", &self.system));
         let workspace = self.workspace.as_ref().map(|path| path.to_string_lossy().into_owned());
         flags.extend(text("--workspace", "workspace", &workspace));
+        flags.extend(
+            self.isolate
+                .map(|how| Flag::new("--isolate", &["defaults", "isolate"], Isolate::from(how).as_str())),
+        );
         flags.extend(self.tools.clone().map(|tools| Flag::new("--tools", &["defaults", "tools"], tools)));
         let limit = |flag, key, value: i64| Flag::new(flag, &["defaults", "limits", key], value);
         flags.extend(self.max_turns.map(|turns| limit("--max-turns", "max_turns", turns.into())));
@@ -124,6 +135,48 @@ impl TaskArgs {
                 .iter()
                 .map(|(name, value)| Flag::new("--label", &["defaults", "labels", name], value.as_str())),
         );
+    }
+}
+
+/// Who decides about calls that policy leaves to people.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Calls that people decide about")]
+pub struct AskArgs {
+    /// Have runs wait for people who answer with `herder approve` and `herder reject`; else such a call is denied
+    #[arg(long)]
+    pub park: bool,
+    /// Time to answer in, after which the call is denied
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub approval_timeout: Option<Duration>,
+}
+
+impl AskArgs {
+    pub(super) fn flags(&self, flags: &mut Vec<Flag>) {
+        flags.extend(
+            self.approval_timeout
+                .map(|time| Flag::new("--approval-timeout", &["approvals", "expire_s"], seconds(time))),
+        );
+    }
+}
+
+/// Where a run works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IsolateArg {
+    /// In the folder itself, with the others
+    None,
+    /// In a copy of the folder
+    Copy,
+    /// In a git worktree of the folder's repository, on a branch of its own
+    Worktree,
+}
+
+impl From<IsolateArg> for Isolate {
+    fn from(arg: IsolateArg) -> Self {
+        match arg {
+            IsolateArg::None => Self::None,
+            IsolateArg::Copy => Self::Copy,
+            IsolateArg::Worktree => Self::Worktree,
+        }
     }
 }
 

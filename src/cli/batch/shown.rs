@@ -1,12 +1,15 @@
 //! Progress of a batch that is run here, and what a person is told besides.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use indicatif::MultiProgress;
 
 use super::BatchArgs;
 use crate::{
-    actor::{Supervisor, supervisor::Load},
+    actor::{
+        Supervisor,
+        supervisor::{Blocked, Load},
+    },
     app::batch::{Batch, Event, Report},
     cli::{
         Context,
@@ -92,18 +95,22 @@ impl Shown {
         }
     }
 
-    pub(super) fn finish(mut self, report: &Report, how_to_go_on: &str) {
+    /// Tells how it ended, and how it goes on; `folder` has its log.
+    pub(super) fn finish(mut self, report: &Report, folder: Option<&Path>) {
         self.progress.set_running(0);
         self.progress.set_trouble(None);
         self.progress.set_retries(report.retries);
         if report.unfinished == 0 {
             self.progress.set_waits(Vec::new());
         }
-        let Report { halted, unfinished, unaffordable, .. } = *report;
+        let Report { halted, unfinished, unaffordable, undecided, .. } = *report;
         let rest = Rest { halted, unfinished, unaffordable };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
-        if let Some(blocked) = &report.blocked {
-            (self.tell)(&waits::blocked(blocked));
+        if let Some(Blocked::Account(shut)) = &report.blocked {
+            (self.tell)(&waits::shut(shut));
+        }
+        if let (1.., Some(folder)) = (undecided, folder) {
+            (self.tell)(&waits::undecided(undecided, folder));
         }
         if unaffordable > 0 && !self.reporter.is_json() {
             let tasks = counted(unaffordable, "task");
@@ -111,9 +118,14 @@ impl Shown {
                 "{tasks} not started (budget: cost); the same command with a larger --max-cost starts them"
             ));
         }
-        if unfinished > unaffordable && !self.reporter.is_json() {
+        let rest = unfinished.saturating_sub(unaffordable + undecided);
+        if rest > 0 && !self.reporter.is_json() {
             let halted = if report.halted { "halted: " } else { "" };
-            let tasks = counted(unfinished - unaffordable, "task");
+            let tasks = counted(rest, "task");
+            let how_to_go_on = match folder {
+                Some(_) => "the same command continues",
+                None => "their log is gone, since neither -o nor --state kept it",
+            };
             (self.tell)(&format!("{halted}{tasks} not finished; {how_to_go_on}"));
         }
     }

@@ -55,6 +55,10 @@ pub(super) fn run(number: u32, task: &str, state: RunState, phase: &str) -> RunV
         ended_at: None,
         duration_ms: None,
         said: String::new(),
+        branch: None,
+        base: None,
+        patch_path: None,
+        files_changed: None,
     }
 }
 

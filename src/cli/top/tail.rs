@@ -86,6 +86,8 @@ mod tests {
                     task: String::new(),
                     parent: None,
                     workspace: String::new(),
+                    isolate: None,
+                    kept: None,
                     max_turns: 9,
                     events: 900,
                     text: None,

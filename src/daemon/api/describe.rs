@@ -35,6 +35,7 @@ use crate::daemon::wire::{API_VERSION, ApiError, Code, EventView, KEY_HEADER, VE
     tags(
         (name = "runs", description = "Single runs, whether of a batch or not"),
         (name = "batches", description = "Many tasks as JSON lines"),
+        (name = "approvals", description = "Calls that people decide about"),
         (name = "events", description = "What happens, as server-sent events"),
         (name = "daemon", description = "The daemon itself"),
     )
@@ -49,6 +50,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("run", "A run's id, a unique beginning of one, or a task's id, which stands for its latest attempt"),
     ("batch", "A batch's id, a unique beginning of one, or its name, which stands for the latest so called"),
     ("call", "A call's id, as `open_calls` of its run has it"),
+    ("approval", "The run, as `run` elsewhere, a dot and the approval's number in the run: `task-17.1`"),
     ("model", "What runs call the model"),
     ("last-event-id", "The id of the last event that came; it goes before `after`"),
 ];

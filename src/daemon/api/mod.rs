@@ -20,6 +20,7 @@ use super::{
     wire::{API_VERSION, ApiError, Code, VERSION_HEADER},
 };
 
+mod approvals;
 mod batches;
 mod caller;
 mod control;
@@ -43,6 +44,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
     let (router, description) = OpenApiRouter::with_openapi(describe::common())
         .routes(routes!(runs::submit, runs::list).layer(DefaultBodyLimit::max(MAX_TASK)))
         .routes(routes!(runs::show, runs::retune))
+        .routes(routes!(runs::patch))
         .routes(routes!(runs::cancel))
         .routes(routes!(runs::pause))
         .routes(routes!(runs::resume))
@@ -51,6 +53,8 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .routes(routes!(runs::go_on))
         .routes(routes!(runs::requeue))
         .routes(routes!(runs::cancel_call))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::show, approvals::answer))
         .routes(routes!(events::of_run))
         .routes(routes!(events::of_all))
         .routes(routes!(batches::submit, batches::list))

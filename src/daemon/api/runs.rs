@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, http::HeaderMap, response::Response};
+use axum::{
+    Json,
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -66,6 +71,16 @@ pub(super) async fn show(
     Query(query): Query<ShowQuery>,
 ) -> Result<Json<RunDetail>, ApiError> {
     Ok(Json(desk.show(&run, query.messages).await?))
+}
+
+/// What a run changed in a workspace of its own, as a patch that `git apply` takes.
+#[utoipa::path(get, path = "/v1/runs/{run}/patch", tag = "runs", operation_id = "show_patch", params(("run" = String, Path)),
+    responses((status = 200, body = String, content_type = "text/x-diff")))]
+pub(super) async fn patch(
+    State(desk): State<Arc<Desk>>,
+    Name(run): Name<String>,
+) -> Result<Response, ApiError> {
+    Ok(([("content-type", "text/x-diff")], desk.patch(&run).await?).into_response())
 }
 
 /// Changes the limits of a run that has not ended.

@@ -66,6 +66,8 @@ pub struct Totals {
     pub calls_running: usize,
     /// Calls that wait for a lock or a permit.
     pub calls_waiting: usize,
+    /// Calls that people are to decide about.
+    pub calls_asked_about: usize,
     /// What the open runs have used up.
     pub usage: Usage,
     /// What happens of late, in all runs.
@@ -172,6 +174,7 @@ impl Board {
                 let at = |stage: CallStage| glance.calls().iter().filter(|call| call.stage == stage).count();
                 totals.calls_running += at(CallStage::Running);
                 totals.calls_waiting += at(CallStage::Waiting);
+                totals.calls_asked_about += glance.approvals().count();
                 if glance.is_held() {
                     totals.held += 1;
                 } else if let Some(place) = Stand::OPEN.iter().position(|name| *name == glance.stand.as_str())

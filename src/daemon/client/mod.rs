@@ -244,6 +244,15 @@ impl Client {
         response.text().await.map_err(|source| self.lost(source))
     }
 
+    /// An answer as it is, as a patch comes.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn bytes(&self, route: &Route) -> Result<Vec<u8>, ClientError> {
+        let response = self.send(self.request(Method::GET, route).timeout(PATIENCE)).await?;
+        response.bytes().await.map(Into::into).map_err(|source| self.lost(source))
+    }
+
     fn request(&self, method: Method, route: &Route) -> RequestBuilder {
         self.request_by(&self.http, method, route)
     }

@@ -33,8 +33,10 @@ use crate::{
     telemetry::metric,
 };
 
+mod approvals;
 mod audit;
 mod batches;
+mod change;
 mod gates;
 mod keys;
 mod list;
@@ -48,6 +50,7 @@ mod take_up;
 mod tell;
 mod view;
 
+pub use approvals::ApprovalQuery;
 pub use audit::AuditQuery;
 use keys::Keys;
 pub use list::RunQuery;

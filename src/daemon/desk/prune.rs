@@ -64,7 +64,9 @@ impl Desk {
         let Some(_alone) = self.until_over(self.pruning.lock()).await else { return Ok(None) };
         let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         let before = Timestamp::from_micros(self.now().as_micros().saturating_sub(age));
-        let place = Place { folder: self.place.state.clone(), batches: Some(self.batches.clone()) };
+        let isolation = self.herder.supervisor.services().workspaces.isolation().cloned();
+        let place =
+            Place { folder: self.place.state.clone(), batches: Some(self.batches.clone()), isolation };
         let terms = Terms { before, keep_failed };
         let Some(pruned) = self.until_over(prune(&**self.store(), &place, terms, act)).await else {
             return Ok(None);

@@ -25,6 +25,7 @@ const LIVE_KEYS: &[&str] = &[
     "defaults.model",
     "defaults.system",
     "defaults.workspace",
+    "defaults.isolate",
     "defaults.tools",
     "defaults.priority",
     "defaults.labels",

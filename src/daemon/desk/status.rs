@@ -37,6 +37,7 @@ impl Desk {
                 acting: count(totals.stand("acting")),
                 calls_running: count(totals.calls_running),
                 calls_waiting: count(totals.calls_waiting),
+                approvals: count(totals.calls_asked_about),
             },
             rates: Rates {
                 turns_per_s: totals.rates.turns,

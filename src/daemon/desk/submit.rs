@@ -15,6 +15,7 @@ use crate::{
         models::check_price,
         state::new_run,
     },
+    crash::{self, Point},
     daemon::wire::{ApiError, Code, Continue, Requeued, Submitted},
     domain::{
         id::{RunId, Seq},
@@ -94,6 +95,7 @@ impl Desk {
         let owner = by.user.as_deref().map(Into::into);
         let run = new_run();
         self.herder.supervisor.submit(run, Arc::new(TaskSpec { submission, owner, ..spec })).await?;
+        crash::point(Point::Submitted);
         self.audit(by, verb, run.to_string(), true, None);
         Ok(Submitted { id: run.to_string(), changed: true, tasks: 1 })
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Why something said to a run did not come to it.
-enum Untold {
+pub(super) enum Untold {
     /// The run refuses.
     Refused(Refused),
     /// It cannot be reached.
@@ -145,7 +145,10 @@ impl Desk {
                 format!("the log of run {} does not begin with its task", record.run),
             )
         })?;
+        let kept = record.end.as_ref().and_then(|_| self.change(record.run)?.kept);
         Ok(RunDetail {
+            isolate: Some(spec.isolate.as_str().to_owned()),
+            kept,
             run: self.view(&record, &self.keepers().await),
             task: spec.task.to_string(),
             workspace: spec.workspace.to_string(),
@@ -159,7 +162,7 @@ impl Desk {
     }
 
     /// Tells a run something that it has not ended for. One that nobody has taken up is taken up first.
-    async fn tell(&self, record: &RunRecord, input: Input) -> Result<Seq, Untold> {
+    pub(super) async fn tell(&self, record: &RunRecord, input: Input) -> Result<Seq, Untold> {
         if record.end.is_some() {
             return Err(Untold::Refused(Refused::Ended));
         }

@@ -52,7 +52,8 @@ impl Desk {
     /// A run in short.
     pub(super) fn view(&self, record: &RunRecord, keepers: &Keepers) -> RunView {
         let glance = if record.end.is_some() { None } else { self.hub.board().get(record.run) };
-        let view = view(record, glance.as_deref(), keepers);
+        let change = record.end.as_ref().and_then(|_| self.change(record.run));
+        let view = view(record, glance.as_deref(), keepers).with_change(change.as_ref());
         match self.left(record.run) {
             Some(why) if record.end.is_none() => RunView { state: RunState::Queued, phase: why, ..view },
             Some(_) | None => view,
@@ -93,6 +94,10 @@ pub(super) fn view(record: &RunRecord, glance: Option<&Glance>, keepers: &Keeper
             || glance.map(|glance| glance.text.to_string()).unwrap_or_default(),
             |end| end.text.chars().take(SAID_CHARS).collect(),
         ),
+        branch: None,
+        base: None,
+        patch_path: None,
+        files_changed: None,
     }
 }
 
@@ -140,12 +145,24 @@ fn held(glance: &Glance, Keepers { shut, now, .. }: &Keepers) -> String {
     let Some(reason) = glance.parked.filter(|reason| !glance.paused && *reason != ParkReason::Paused) else {
         return "paused".to_owned();
     };
+    let asked: Vec<String> = glance.approvals().map(|approval| approval_name(glance, approval)).collect();
+    if reason == ParkReason::Approval && !asked.is_empty() {
+        return format!("waits for approval {}", asked.join(", "));
+    }
     let due = match glance.stand {
         Stand::Thinking { not_before, .. } => Some(not_before),
         Stand::New | Stand::Queued | Stand::Between | Stand::Acting(_) | Stand::Ended(_) => None,
     };
     let opens = shut.get(&glance.model).and_then(|(_, until)| *until);
     format!("waits: {}", waiting::words(reason, due.max(opens), *now))
+}
+
+/// What people call an approval: an open run is the latest attempt at its task.
+fn approval_name(glance: &Glance, approval: u32) -> String {
+    match &glance.task_id {
+        Some(task) => format!("{task}.{approval}"),
+        None => format!("{}.{approval}", glance.run),
+    }
 }
 
 /// Where a run stands, in words.
@@ -176,7 +193,9 @@ fn words(glance: &Glance, keepers: &Keepers) -> String {
         Stand::Acting(calls) => {
             let call = |call: &CallGlance| match call.stage {
                 CallStage::Asked => format!("{} is judged", call.tool),
-                CallStage::Deciding => format!("{} waits for approval", call.tool),
+                CallStage::Deciding(approval) => {
+                    format!("{} waits for approval {}", call.tool, approval_name(glance, approval))
+                }
                 CallStage::Waiting => format!("{} waits for its lock or permit", call.tool),
                 CallStage::Running => format!("{} runs", call.tool),
             };

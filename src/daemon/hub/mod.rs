@@ -43,7 +43,10 @@ use crate::{
 /// A run that ended, and how.
 pub type Ended = (RunId, Box<RunEnd>);
 
-/// Ends that whoever acts on them may be behind.
+/// A call that people are asked about: its run, and the number of the approval.
+pub type Asked = (RunId, u32);
+
+/// Ends, and approvals, that whoever acts on them may be behind.
 const ENDS: usize = 1_024;
 
 /// How long a log that cannot be read is left alone.
@@ -62,6 +65,7 @@ struct Shared {
     board: Arc<Board>,
     registry: Arc<Registry>,
     ends: broadcast::Sender<Ended>,
+    asked: broadcast::Sender<Asked>,
     /// The place of the last event that the board has taken in.
     seen: watch::Sender<Pos>,
     closing: CancellationToken,
@@ -89,6 +93,7 @@ impl Hub {
             board,
             registry: Arc::new(Registry::new(head)),
             ends: broadcast::Sender::new(ENDS),
+            asked: broadcast::Sender::new(ENDS),
             seen: watch::Sender::new(head),
             closing,
         });
@@ -114,6 +119,11 @@ impl Hub {
     /// The ends of runs from now on, for whoever acts on them in this process.
     pub fn ends(&self) -> broadcast::Receiver<Ended> {
         self.shared.ends.subscribe()
+    }
+
+    /// The calls that people are asked about from now on, likewise.
+    pub fn asked(&self) -> broadcast::Receiver<Asked> {
+        self.shared.asked.subscribe()
     }
 
     /// Streams that are open and have caught up.
@@ -146,6 +156,9 @@ async fn follow(shared: Arc<Shared>, mut feed: Feed) {
                     if let Event::RunEnd(end) = &envelope.fact.event {
                         // Nobody may want to hear of it.
                         let _ = shared.ends.send((envelope.run, end.clone()));
+                    }
+                    if let Event::ApprovalRequested(request) = &envelope.fact.event {
+                        let _ = shared.asked.send((envelope.run, request.approval));
                     }
                     shared.registry.publish(envelope, batch);
                 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use tokio::net::UnixStream;
 
+use crate::tool::process::is_of_a_command;
+
 /// Who sent a request: an extension of every request that reaches a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -64,9 +66,19 @@ impl Access {
     /// Who it is that connected, if they are let in. One of whom the system does not tell is not.
     pub(super) fn caller(&self, stream: &UnixStream) -> Option<Caller> {
         let peer = stream.peer_cred().ok()?;
-        let (uid, gid) = (peer.uid(), peer.gid());
-        Some(Caller { via: Via::Unix { uid, gid, pid: peer.pid() }, role: self.role_of(uid)? })
+        let (uid, gid, pid) = (peer.uid(), peer.gid(), peer.pid());
+        let role = self.role_of(uid)?;
+        // Commands run as the owner. What a model has run is not to answer for the person whose name it runs under.
+        let may_be_a_model_s = uid == self.owner || uid == 0;
+        let role = if may_be_a_model_s && pid.is_some_and(comes_of_a_command) { Role::Viewer } else { role };
+        Some(Caller { via: Via::Unix { uid, gid, pid }, role })
     }
+}
+
+/// Whether the process came of a command that herder runs, or is gone before that could be found out.
+fn comes_of_a_command(pid: i32) -> bool {
+    // 0 is a process of another namespace, which no command gets into.
+    pid > 0 && is_of_a_command(pid).unwrap_or(true)
 }
 
 #[cfg(test)]

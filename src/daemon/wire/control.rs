@@ -120,6 +120,9 @@ pub struct Load {
     pub calls_running: u64,
     /// Calls that wait for a lock or a permit.
     pub calls_waiting: u64,
+    /// Calls that people are to decide about.
+    #[serde(default)]
+    pub approvals: u64,
 }
 
 /// How fast it goes, over the last minute.

@@ -69,6 +69,8 @@ codes! {
     UnknownCall => ("unknown_call", 404),
     /// The run was never asked about: it has no such approval.
     UnknownApproval => ("unknown_approval", 404),
+    /// The run has no patch: it has not ended, changed nothing, or had no workspace of its own.
+    NoPatch => ("no_patch", 404),
     /// There is no such batch.
     UnknownBatch => ("unknown_batch", 404),
     /// There is no such model.

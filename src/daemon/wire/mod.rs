@@ -3,6 +3,7 @@
 //! A public format: fields and kinds are added, never renamed, and whoever reads ignores what they do not know. Times are
 //! RFC 3339 in UTC; durations carry their unit in their name; money is US dollars.
 
+mod approval;
 mod batch;
 mod control;
 mod error;
@@ -14,6 +15,10 @@ mod run;
 mod schema;
 mod task;
 
+pub use approval::{
+    AnswerBody, Answered, ApprovalDetail, ApprovalList, ApprovalView, ResolutionKind, ResolutionView,
+    Verdict, approvals,
+};
 pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView, BatchWait, WaitReason};
 pub use control::{
     AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, Pause, PauseMode,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{RequestView, number, schema};
-use crate::domain::usage::Usage;
+use crate::{domain::usage::Usage, tool::isolate::Change};
 
 /// That something was submitted, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -129,6 +129,29 @@ pub struct RunView {
     pub duration_ms: Option<u64>,
     /// The beginning of what the model said last.
     pub said: String,
+    /// The branch with what it changed, if it had a worktree of its own.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// The commit that its worktree started from.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// Where the patch is with what it changed in a workspace of its own.
+    #[serde(default)]
+    pub patch_path: Option<String>,
+    /// How many files it changed there.
+    #[serde(default)]
+    pub files_changed: Option<u64>,
+}
+
+impl RunView {
+    /// Adds what it changed in a workspace of its own.
+    #[must_use]
+    pub fn with_change(self, change: Option<&Change>) -> Self {
+        let Some(Change { branch, base, patch_path, files_changed, kept: _ }) = change.cloned() else {
+            return self;
+        };
+        Self { branch, base, patch_path, files_changed: Some(files_changed), ..self }
+    }
 }
 
 /// A run with everything that is asked for it alone.
@@ -138,12 +161,19 @@ pub struct RunDetail {
     pub run: RunView,
     /// The whole task.
     pub task: String,
-    /// The folder that its tools work in.
+    /// The folder that its task names.
     pub workspace: String,
     /// The run that it goes on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid")]
     pub parent: Option<String>,
+    /// Whether it works in a folder of its own that is made from that one.
+    #[serde(default)]
+    #[schema(pattern = "^(none|copy|worktree)$")]
+    pub isolate: Option<String>,
+    /// Where its own workspace is, if that was kept.
+    #[serde(default)]
+    pub kept: Option<String>,
     /// Turns that it may take.
     pub max_turns: u32,
     /// Events in its log.

@@ -37,6 +37,11 @@ pub struct TaskBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^/")]
     pub workspace: Option<String>,
+    /// Whether the run works in that folder itself (`none`), in a `copy` of it, or in a git `worktree` of its repository.
+    /// Without it: as the configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(none|copy|worktree)$")]
+    pub isolate: Option<String>,
     /// The tools that the model may use. Without it: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::domain::{
     json::RawJson,
     script::{Script, ScriptedReply},
-    task::{OnTruncated, Params, ResponseFormat},
+    task::{Isolate, OnTruncated, Params, ResponseFormat},
     usage::Limits,
 };
 
@@ -28,6 +28,7 @@ pub struct TaskLine {
     pub system: Option<Arc<str>>,
     /// As it stands in the line; a relative one is relative to the input file.
     pub workspace: Option<String>,
+    pub isolate: Option<Isolate>,
     pub tools: Option<Vec<Arc<str>>>,
     pub limits: Limits,
     pub facts: BTreeMap<String, String>,
@@ -77,6 +78,7 @@ const KEYS: &[&str] = &[
     "model",
     "system",
     "workspace",
+    "isolate",
     "tools",
     "limits",
     "facts",
@@ -102,6 +104,7 @@ impl TaskLine {
             model: None,
             system: None,
             workspace: None,
+            isolate: None,
             tools: None,
             limits: Limits::default(),
             facts: BTreeMap::new(),
@@ -157,6 +160,7 @@ impl TaskLine {
             model: fields.take("model"),
             system: fields.take("system"),
             workspace: fields.take("workspace"),
+            isolate: fields.take("isolate"),
             tools: fields.take("tools"),
             limits: fields.take("limits").unwrap_or_default(),
             facts: fields.take("facts").unwrap_or_default(),

@@ -87,6 +87,24 @@ impl Resolution {
 pub struct Grant {
     /// The tool.
     pub tool: Arc<str>,
-    /// A pattern of commands, or of paths where the tool takes no command, as policies have them.
+    /// A pattern of commands, or of paths where the tool takes no command, as policies have them; or `=` and a whole command
+    /// line, which stands for itself alone.
     pub pattern: Arc<str>,
+}
+
+impl Grant {
+    /// The pattern that stands for this command line alone.
+    pub fn exactly(command: &str) -> String {
+        format!("={command}")
+    }
+
+    /// Whether it is for this command line alone.
+    pub fn is_exactly(&self, command: &str) -> bool {
+        self.whole_line() == Some(command)
+    }
+
+    /// The command line that it is for, if it is for one alone.
+    pub fn whole_line(&self) -> Option<&str> {
+        self.pattern.strip_prefix('=')
+    }
 }

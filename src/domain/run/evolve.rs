@@ -12,6 +12,7 @@ use crate::domain::{
     id::{CallId, Seq},
     message::{Message, Reply},
     outcome::Stop,
+    policy::Verdict,
     retry,
     task::TaskSpec,
     time::Timestamp,
@@ -230,9 +231,16 @@ impl Run {
     }
 
     fn judge(&mut self, decision: &Arc<Decision>) {
-        if let Some(calls) = self.open_calls() {
-            calls.set(&decision.call, Stage::Judged(decision.clone()));
-        }
+        let Some(calls) = self.open_calls() else { return };
+        let in_doubt = calls.get(&decision.call).is_some_and(|open| matches!(open.stage, Stage::InDoubt(..)));
+        // A log may end before what else was decided: nothing runs that nobody has allowed.
+        let stage = match decision.verdict {
+            Verdict::Allow => Stage::Judged(decision.clone()),
+            Verdict::Ask if in_doubt => Stage::Judged(decision.clone()),
+            Verdict::Ask => Stage::Deciding(decision.clone()),
+            Verdict::Deny => Stage::Asked,
+        };
+        calls.set(&decision.call, stage);
     }
 
     fn ask_people(&mut self, request: &Arc<ApprovalRequested>, at: Timestamp) {

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, SystemClock},
+    crash::{self, Edge, Point},
     domain::id::{Pos, RunId, Seq},
     store::{StoreError, Ticket, health::Health, tickets::Tickets},
     telemetry::{metric, span},
@@ -94,8 +95,10 @@ impl Writer {
         if let Some(error) = &self.malformed {
             return self.fail(group, &error.clone());
         }
+        group.reach(Edge::Before);
         match self.write(group) {
             Ok(written) => {
+                group.reach(Edge::After);
                 self.set_well();
                 if written.has_forgotten {
                     self.tail.clear();
@@ -232,6 +235,26 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
     }
     change.commit()?;
     Ok(written)
+}
+
+impl Group {
+    /// Tells the tests how far what it holds has come.
+    fn reach(&self, edge: Edge) {
+        for request in &self.requests {
+            match (request, edge) {
+                (Request::Append(append), _) => crash::facts(&append.facts, edge),
+                (Request::Batch { .. }, Edge::Before) => crash::point(Point::BeforeBatch),
+                (Request::Batch { .. }, Edge::After) => crash::point(Point::AfterBatch),
+                (
+                    Request::Checkpoint { .. }
+                    | Request::Setting { .. }
+                    | Request::Audit(_)
+                    | Request::Forget { .. },
+                    _,
+                ) => {}
+            }
+        }
+    }
 }
 
 /// Where a run is.

@@ -9,25 +9,44 @@ use std::{
     time::Duration,
 };
 
+use super::GUARD_WORD;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub pid: i32,
-    parent: i32,
+    pub parent: i32,
     group: i32,
-    session: i32,
+    pub session: i32,
     /// In clock ticks since boot; with the pid and the boot it names a process for good.
     pub start_time: u64,
     /// Ended, but not yet collected by its parent.
-    ended: bool,
+    pub ended: bool,
 }
 
 impl Process {
     pub(super) fn look_up(pid: i32) -> io::Result<Self> {
         parse_stat(&fs::read(format!("/proc/{pid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+}
+
+/// Whether a process came of a command that some herder runs, however often it forked since: its guard is among its
+/// ancestors, as long as it lives. Nothing, if the process is not to be found.
+pub fn is_of_a_command(pid: i32) -> Option<bool> {
+    let mut process = Process::look_up(pid).ok()?;
+    while process.parent > 1 {
+        if is_guard(process.pid) {
+            return Some(true);
+        }
+        process = Process::look_up(process.parent).ok()?;
+    }
+    Some(is_guard(process.pid))
+}
+
+fn is_guard(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(GUARD_WORD.as_bytes())
 }
 
 /// Every running process that `ancestor` is responsible for, itself excluded.
@@ -81,7 +100,7 @@ pub(super) fn kill_session(leader: i32) {
     }
 }
 
-fn all_processes() -> impl Iterator<Item = Process> {
+pub(super) fn all_processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))

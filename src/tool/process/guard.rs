@@ -35,11 +35,11 @@ use super::{
 /// How long background processes may go on once the command has ended, before they are told to end.
 const SETTLE: Duration = Duration::from_millis(200);
 /// How long they have then, before they are killed.
-const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
+pub(super) const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How often what is to be killed is looked for again.
-const KILL_EVERY: Duration = Duration::from_millis(10);
+pub(super) const KILL_EVERY: Duration = Duration::from_millis(10);
 /// When to stop waiting for processes that cannot be killed: another user's, or stuck in the kernel.
-const GIVE_UP: Duration = Duration::from_secs(5);
+pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// Runs as the guard of one command.
 pub(super) fn guard_main() -> ExitCode {

@@ -14,6 +14,7 @@ mod env;
 mod guard;
 mod open_files;
 mod protocol;
+mod remains;
 mod runner;
 
 use std::{ffi::OsString, io, path::PathBuf, process::ExitCode, time::Duration};
@@ -24,9 +25,11 @@ use serde::{Deserialize, Serialize};
 use self::confine::Confinement;
 pub use self::{
     capture::{CaptureLimits, Captured},
+    descendants::is_of_a_command,
     env::{Environment, environment},
     open_files::raise_open_files,
     protocol::ProcessLimits,
+    remains::end_remains,
     runner::{ProcessRunner, Running},
 };
 
@@ -110,7 +113,7 @@ pub enum End {
     GuardLost,
 }
 
-/// Names a command's process group for good, over restarts of herder and of the machine.
+/// Names a process, and what it leads, for good: over restarts of herder and of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandGroup {
     pub pid: u32,
@@ -122,6 +125,12 @@ pub struct CommandGroup {
 impl CommandGroup {
     fn current(pid: u32, start_time: u64) -> Self {
         Self { pid, start_time, boot_id: boot_id() }
+    }
+
+    /// The process that has this number now, which one that was not waited for keeps.
+    fn of(pid: u32) -> io::Result<Self> {
+        let process = descendants::Process::look_up(pid.cast_signed())?;
+        Ok(Self::current(pid, process.start_time))
     }
 
     /// Whether the command that this names still runs.

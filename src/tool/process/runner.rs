@@ -31,6 +31,7 @@ use super::{
     open_files,
     protocol::{Exit, Launch, ProcessLimits, Report, Step, TERMINATE},
 };
+use crate::crash::{self, Point};
 
 /// How long output is still taken in after the command has ended.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -77,7 +78,11 @@ impl ProcessRunner {
         self.start_unless(spec, &CancellationToken::new()).await
     }
 
-    async fn start_unless(
+    /// The same, unless it is cancelled while it starts.
+    ///
+    /// # Errors
+    /// As above, or it was cancelled.
+    pub async fn start_unless(
         &self,
         spec: CommandSpec,
         cancel: &CancellationToken,
@@ -98,6 +103,7 @@ impl ProcessRunner {
         order.extend(spec.stdin.unwrap_or_default());
 
         let (mut guard, control, output) = self.spawn_guard(spec.env)?;
+        crash::point(Point::GuardStarted);
         let started = Instant::now();
         let mut control = BufReader::new(control).lines();
         let launched = timeout(START_LIMIT, launch_by(&mut control, &order));
@@ -120,6 +126,7 @@ impl ProcessRunner {
         };
         match report {
             Report::Started { pid, start_time } => Ok(Running {
+                leader: guard.id().and_then(|guard| CommandGroup::of(guard).ok()),
                 group: CommandGroup::current(pid, start_time),
                 session: guard.id(),
                 guard,
@@ -170,6 +177,7 @@ impl ProcessRunner {
 #[derive(Debug)]
 pub struct Running {
     group: CommandGroup,
+    leader: Option<CommandGroup>,
     /// The guard's pid, which is the id of the session that the command runs in.
     session: Option<u32>,
     guard: Child,
@@ -190,7 +198,12 @@ enum Stop {
 }
 
 impl Running {
-    /// What to put on record, so that the command can be recognised later.
+    /// What leads the session that the command runs in: to put on record, for [`super::end_remains`]. Absent if it is gone.
+    pub const fn leader(&self) -> Option<&CommandGroup> {
+        self.leader.as_ref()
+    }
+
+    /// Names the command itself.
     pub fn group(&self) -> &CommandGroup {
         &self.group
     }
@@ -233,6 +246,7 @@ impl Running {
                 },
             }
         }
+        crash::point(Point::CommandEnded);
         // Collects the guard, which has nothing left to do; an error means that it has been collected.
         let _ = self.guard.wait().await;
         self.finish(stop, exit.flatten()).await
@@ -299,6 +313,7 @@ fn end_of(stop: Option<Stop>, exit: Option<&Exit>) -> End {
 
 async fn launch_by(control: &mut Lines<BufReader<UnixStream>>, order: &[u8]) -> io::Result<Report> {
     control.get_mut().get_mut().write_all(order).await?;
+    crash::point(Point::CommandLaunched);
     next_report(control).await
 }
 

@@ -69,7 +69,7 @@ pub fn write(target: &Resolved, content: &str) -> Result<Change, MutateError> {
 /// The lines that `content` as the whole content of the file at `target` would change.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_diff(target: &Resolved, content: &str) -> Result<String, MutateError> {
     let original = Original::read(target)?;
     let old = original.bytes().unwrap_or_default();

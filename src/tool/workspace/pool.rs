@@ -12,12 +12,16 @@ use super::{
     replace::hash_file,
     temp::sweep_beside,
 };
-use crate::domain::event::FileChange;
+use crate::{
+    domain::{event::FileChange, id::RunId, task::TaskSpec},
+    tool::isolate::Isolation,
+};
 
 /// The workspaces of a process. One is open for as long as a run holds it.
 #[derive(Debug, Default)]
 pub struct Workspaces {
     read_roots: Vec<PathBuf>,
+    isolation: Option<Arc<Isolation>>,
     /// Never held while the file system is asked: one mount that hangs would stop all runs.
     open: Mutex<Open>,
 }
@@ -28,6 +32,8 @@ struct Open {
     workspaces: BTreeMap<Arc<str>, Weak<Workspace>>,
     /// By real path. One outlives its workspace by as long as that takes to be dropped.
     slots: BTreeMap<Arc<str>, Arc<Slot>>,
+    /// Where the runs work that have a workspace of their own.
+    own: BTreeMap<RunId, Arc<str>>,
     /// How many paths there may be before those that nobody holds are let go.
     room: usize,
 }
@@ -35,7 +41,48 @@ struct Open {
 impl Workspaces {
     /// Workspaces that may all read in `read_roots`.
     pub fn new(read_roots: Vec<PathBuf>) -> Self {
-        Self { read_roots, open: Mutex::default() }
+        Self { read_roots, ..Self::default() }
+    }
+
+    /// Gives runs workspaces of their own where their tasks say so.
+    #[must_use]
+    pub fn isolating(self, isolation: Arc<Isolation>) -> Self {
+        Self { isolation: Some(isolation), ..self }
+    }
+
+    /// What makes workspaces of runs' own, if that is set up.
+    pub const fn isolation(&self) -> Option<&Arc<Isolation>> {
+        self.isolation.as_ref()
+    }
+
+    /// The workspace of a run, if it is open. Does not block.
+    pub fn held_by(&self, run: RunId, spec: &TaskSpec) -> Option<Arc<Workspace>> {
+        if spec.isolate.is_none() {
+            return self.held(&spec.workspace);
+        }
+        let open = self.open();
+        open.held(open.own.get(&run)?)
+    }
+
+    /// Opens the folder at `path` as the run's own, in which programs also write to `extra_write_roots`. Blocks while
+    /// its file system does.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_own(
+        &self,
+        run: RunId,
+        path: &Arc<str>,
+        extra_write_roots: Vec<PathBuf>,
+    ) -> Result<Arc<Workspace>, WorkspaceError> {
+        let workspace = self.get_with(path, extra_write_roots)?;
+        self.open().own.insert(run, path.clone());
+        Ok(workspace)
+    }
+
+    /// The run has no workspace of its own any more.
+    pub fn disown(&self, run: RunId) {
+        self.open().own.remove(&run);
     }
 
     /// The folder at `path`, if it is open. Does not block.
@@ -48,10 +95,19 @@ impl Workspaces {
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn get(&self, path: &Arc<str>) -> Result<Arc<Workspace>, WorkspaceError> {
+        self.get_with(path, Vec::new())
+    }
+
+    fn get_with(
+        &self,
+        path: &Arc<str>,
+        extra_write_roots: Vec<PathBuf>,
+    ) -> Result<Arc<Workspace>, WorkspaceError> {
         if let Some(workspace) = self.held(path) {
             return Ok(workspace);
         }
         let mut workspace = Workspace::open(Path::new(&**path), &self.read_roots)?;
+        workspace.extra_write_roots = extra_write_roots;
         let key = workspace.key().clone();
         let slot = self.open().slots.entry(key.clone()).or_default().clone();
         workspace.claim = Some(Claim::take(&slot, &key));

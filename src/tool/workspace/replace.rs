@@ -23,7 +23,10 @@ use super::{
     temp::{Temp, sweep_once},
 };
 
-use crate::tool::digest::hex;
+use crate::{
+    crash::{self, Point},
+    tool::digest::hex,
+};
 
 /// The largest file that is replaced; it is held in memory before and after.
 const MAX_BYTES: u64 = 32 << 20;
@@ -152,7 +155,9 @@ impl Prepared {
         if let Some(before) = &self.before {
             keep_owner_and_mode(&temp.file, before).map_err(unwritable)?;
         }
+        crash::point(Point::TempWritten);
         fsync(&temp.file).map_err(unwritable)?;
+        crash::point(Point::BeforeRename);
         let renamed = match &self.before {
             Some(before) => match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(now) if same_state(before, &now) => temp.replace(name),
@@ -161,6 +166,7 @@ impl Prepared {
             },
             None => temp.appear(name),
         };
+        crash::point(Point::AfterRename);
         match renamed {
             Ok(()) => fsync(&folder)
                 .map_err(|error| ReplaceError::NotDurable { path: path(), source: error.into() }),

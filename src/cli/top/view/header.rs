@@ -160,15 +160,22 @@ fn gates(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> 
     Some(Line::styled(cut(&text, columns.into()), state.theme.gate()))
 }
 
-/// Accounts that are shut, and budgets.
+/// Calls that people are to decide about, accounts that are shut, and budgets.
 fn provider(state: &State, status: &Status, columns: u16) -> Option<Line<'static>> {
     let shut =
         status.shut.iter().map(|latch| format!("{}: {}", latch.account, waits::latched(latch, state.now)));
     let spent = status.budgets.iter().filter(|budget| budget.cap_usd.is_some());
     let spent = spent.map(|budget| waits::budget(budget, state.now));
-    let text = shut.chain(spent).collect::<Vec<_>>().join(" · ");
-    let style = if status.shut.is_empty() { state.theme.dim() } else { state.theme.notable() };
+    let asked = status.load.approvals;
+    let asked = (asked > 0).then(|| format!("{} for approval", waits_of(asked)));
+    let is_blocked = asked.is_some() || !status.shut.is_empty();
+    let text = asked.into_iter().chain(shut).chain(spent).collect::<Vec<_>>().join(" · ");
+    let style = if !is_blocked { state.theme.dim() } else { state.theme.notable() };
     (!text.is_empty()).then(|| Line::styled(cut(&format!(" {text}"), columns.into()), style))
+}
+
+fn waits_of(calls: u64) -> String {
+    if calls == 1 { "1 call waits".to_owned() } else { format!("{} calls wait", grouped(calls)) }
 }
 
 /// A bar, as its full and its empty part.

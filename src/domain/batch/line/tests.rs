@@ -45,8 +45,8 @@ fn every_mistake_of_a_line_is_told_at_once() {
         ),
         [
             "modle: is no key of a task; did you mean \"model\"?",
-            "colour: is no key of a task; want one of id, custom_id, task, prompt, model, system, workspace, tools, \
-             limits, facts, priority, labels, meta, params, response_format, on_truncated, stop_on_tool_error, script",
+            "colour: is no key of a task; want one of id, custom_id, task, prompt, model, system, workspace, isolate, \
+             tools, limits, facts, priority, labels, meta, params, response_format, on_truncated, stop_on_tool_error, script",
             "skills: is not supported by this version yet; leave it out",
             "custom_id: stands beside \"id\", which means the same; keep one of the two",
             "task: is empty; say what to do",

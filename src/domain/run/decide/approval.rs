@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::Draft;
 use crate::domain::{
     call::{Access, Failure},
-    event::{ApprovalRequested, ApprovalResolved, Event, Resolution},
+    event::{ApprovalRequested, ApprovalResolved, Event, Fact, Resolution},
     id::CallId,
-    run::{Answer, Ask, OpenCall, OpenCalls, Phase, Refused, Run, Stage},
+    run::{Answer, Ask, OpenCall, Refused, Run, Stage},
     time::Timestamp,
 };
 
@@ -31,6 +31,24 @@ impl Run {
                 (Answer::Approve(_) | Answer::Reject(_), _) => false,
             };
         Some(if is_same { Refused::Unchanged } else { Refused::Resolved(resolved.resolution) })
+    }
+
+    /// As [`Input::Resolve`](super::Input::Resolve), of a run that nobody works on: it hears of the answer when somebody does.
+    ///
+    /// # Errors
+    /// There is no such approval, or it was resolved before.
+    pub fn resolve_unattended(
+        &self,
+        approval: u32,
+        answer: Answer,
+        command: Arc<str>,
+        by: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<Vec<Fact>, Refused> {
+        let mut draft = Draft::of(self, now.max(self.last_at));
+        let resolved = draft.answered(approval, answer, command, by)?;
+        draft.push(Event::ApprovalResolved(Arc::new(resolved)));
+        Ok(draft.facts)
     }
 }
 
@@ -86,6 +104,18 @@ impl Draft<'_> {
         command: Arc<str>,
         by: Option<Arc<str>>,
     ) -> Result<(), Refused> {
+        let resolved = self.answered(approval, answer, command, by)?;
+        self.settle_approval(resolved);
+        Ok(())
+    }
+
+    fn answered(
+        &self,
+        approval: u32,
+        answer: Answer,
+        command: Arc<str>,
+        by: Option<Arc<str>>,
+    ) -> Result<ApprovalResolved, Refused> {
         let asked = self.run.approval(approval).ok_or(Refused::NoApproval)?;
         if let Some(refused) = self.run.resolved_before(approval, &answer, &command) {
             return Err(refused);
@@ -93,13 +123,16 @@ impl Draft<'_> {
         if self.run.ending.is_some() {
             return Err(Refused::Ending);
         }
+        // Whoever is to say so may not have come to it.
+        if asked.request.expires_at.is_some_and(|at| at <= self.now) {
+            return Err(Refused::Resolved(Resolution::Expired));
+        }
         let (resolution, reason, grant) = match answer {
             Answer::Approve(grant) => (Resolution::Approved, None, grant),
             Answer::Reject(reason) => (Resolution::Rejected, reason, None),
         };
         let (call, command) = (asked.request.call.clone(), Some(command));
-        self.settle_approval(ApprovalResolved { approval, call, resolution, command, by, reason, grant });
-        Ok(())
+        Ok(ApprovalResolved { approval, call, resolution, command, by, reason, grant })
     }
 
     /// Denies what nobody has answered in time.
@@ -136,28 +169,6 @@ impl Draft<'_> {
             self.push(resolution(asked, Resolution::Withdrawn));
         }
     }
-
-    /// Answers the calls that were rejected while the run had no slot.
-    pub(super) fn tell_rejected(&mut self) {
-        let Phase::Acting(calls) = &self.run.phase else { return };
-        let rejected: Vec<_> = rejected(calls).collect();
-        for (call, resolved) in rejected {
-            let why = denial(resolved).unwrap_or_default();
-            self.answer(calls, |draft| draft.refuse(call, Failure::Denied, &why));
-        }
-    }
-}
-
-fn rejected(calls: &OpenCalls) -> impl Iterator<Item = (&CallId, &ApprovalResolved)> {
-    calls.iter().filter_map(|open| match &open.stage {
-        Stage::Rejected(_, resolved) => Some((&open.call.id, &**resolved)),
-        Stage::Asked
-        | Stage::Deciding(_)
-        | Stage::Judged(_)
-        | Stage::Started(..)
-        | Stage::InDoubt(..)
-        | Stage::Answered(_) => None,
-    })
 }
 
 fn resolution(asked: &ApprovalRequested, resolution: Resolution) -> Event {

@@ -101,12 +101,16 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The calls that something may happen to: nothing does as long as the run has no slot.
     pub(super) fn open_calls(&self) -> Result<&'a OpenCalls, Refused> {
         match &self.run.phase {
-            Phase::Acting(calls) => Ok(calls),
-            Phase::New | Phase::Queued | Phase::Between | Phase::Thinking { .. } | Phase::Ended(_) => {
-                Err(Refused::UnknownCall)
-            }
+            Phase::Acting(calls) if self.run.parked.is_none() => Ok(calls),
+            Phase::New
+            | Phase::Queued
+            | Phase::Between
+            | Phase::Thinking { .. }
+            | Phase::Acting(_)
+            | Phase::Ended(_) => Err(Refused::UnknownCall),
         }
     }
 

@@ -58,8 +58,9 @@ impl Draft<'_> {
             return Err(Refused::Paused);
         }
         self.push(Event::Unparked(Unparked {}));
-        if let Phase::Acting(_) = self.run.phase {
-            self.tell_rejected();
+        // Between two turns, or about to end, only a run is parked whose log was cut off.
+        if self.run.ending.is_some() || matches!(self.run.phase, Phase::Between | Phase::Acting(_)) {
+            self.pick_up();
             return Ok(());
         }
         // The request has yet to go out, so it takes along what was said meanwhile; one input a request, as ever.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::{
     call::{EffectClass, Failure},
-    event::{Event, Restart, RestartCause},
+    event::{Event, Resolution, Restart, RestartCause},
     message::Message,
     outcome::Breakage,
     run::{OpenCall, Phase, Stage},
@@ -32,6 +32,14 @@ impl Draft<'_> {
             let error = format!("herder died {CRASHES} times in one turn of this run");
             return self.give_up(Breakage::RestartLimit, error);
         }
+        // One without a slot does so when it has one again.
+        if self.run.parked.is_none() || self.run.ending.is_some() {
+            self.pick_up();
+        }
+    }
+
+    /// Does what the last append did not come to.
+    pub(super) fn pick_up(&mut self) {
         match &self.run.phase {
             Phase::New | Phase::Queued | Phase::Ended(_) => {}
             Phase::Thinking { .. } => {
@@ -56,6 +64,18 @@ impl Draft<'_> {
         }
     }
 
+    /// Whether it is of record that the call may run, or that somebody is asked. A log may end before, if it was cut off.
+    fn is_judged(&self, open: &OpenCall) -> bool {
+        let asked = open.asked.as_ref().and_then(|asked| self.run.approval(asked.approval));
+        let resolution = asked.map(|asked| asked.resolved.as_ref().map(|resolved| resolved.resolution));
+        match open.stage {
+            Stage::Asked => false,
+            Stage::Deciding(_) => resolution == Some(None),
+            Stage::Judged(_) => matches!(resolution, None | Some(Some(Resolution::Approved))),
+            Stage::Rejected(..) | Stage::Started(..) | Stage::InDoubt(..) | Stage::Answered(_) => true,
+        }
+    }
+
     /// Answers the calls that nobody can or will run again.
     fn settle(&mut self, calls: &[OpenCall]) {
         let ending = self.run.ending.is_some();
@@ -63,7 +83,7 @@ impl Draft<'_> {
         for call in calls {
             match &call.stage {
                 Stage::Answered(_) => {}
-                Stage::Asked => {
+                Stage::Asked | Stage::Deciding(_) | Stage::Judged(_) if !self.is_judged(call) => {
                     let why = "not executed: interrupted before it was judged";
                     self.refuse(&call.call.id, Failure::AbortedBeforeStart, why);
                 }
@@ -75,7 +95,7 @@ impl Draft<'_> {
                     let why = denial(resolved).unwrap_or_default();
                     self.refuse(&call.call.id, Failure::Denied, &why);
                 }
-                Stage::Deciding(_) | Stage::Judged(_) => open = true,
+                Stage::Asked | Stage::Deciding(_) | Stage::Judged(_) => open = true,
                 Stage::Started(decision, change) => {
                     let can_tell = match decision.effect {
                         EffectClass::Read => true,

@@ -1,14 +1,16 @@
 //! What holds for every run, whatever is asked of it or reported to it, in whatever order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
 
+mod glance;
+mod people;
 mod sound;
 
-mod glance;
+use people::{Asked, Person, asked, person};
 
 /// Something that happens to a run. What it is about is chosen among what is there, so most steps make sense.
 #[derive(Clone, Debug)]
@@ -31,6 +33,7 @@ enum Step {
     Interrupt,
     Restart(RestartCause),
     GiveUp,
+    Person(Person),
     Garbage(Garbage),
 }
 
@@ -42,6 +45,8 @@ struct Plan {
     arguments: &'static str,
     /// Absent: it cannot be judged.
     verdict: Option<Verdict>,
+    /// What a person is asked if one is to decide.
+    asked: Option<Asked>,
 }
 
 /// A report that belongs nowhere.
@@ -59,18 +64,14 @@ fn step() -> impl Strategy<Value = Step> {
     let tool = prop::sample::select(vec!["read", "read", "edit", "edit", "bash", "", "open a window!"]);
     let verdict = prop_oneof![
         6 => Just(Some(Verdict::Allow)),
-        1 => Just(Some(Verdict::Ask)),
+        3 => Just(Some(Verdict::Ask)),
         1 => Just(Some(Verdict::Deny)),
         1 => Just(None),
     ];
     let id = prop::sample::select(vec!["", " ", "a", "b", "a_2", "call_1_1"]);
     let arguments = prop::sample::select(vec!["{}", "{ }", r#"{"a": 1, "b": 2}"#, r#"{"b": 2, "a": 1}"#]);
-    let plan = (id, tool, arguments, verdict).prop_map(|(id, tool, arguments, verdict)| Plan {
-        id,
-        tool,
-        arguments,
-        verdict,
-    });
+    let plan = (id, tool, arguments, verdict, prop::option::weighted(0.8, asked()))
+        .prop_map(|(id, tool, arguments, verdict, asked)| Plan { id, tool, arguments, verdict, asked });
     let stop = prop_oneof![
         8 => Just(Stop::ToolCalls),
         4 => Just(Stop::EndTurn),
@@ -81,7 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(calls, says, fits, stop, counted)| Step::Reply { calls, says, fits, stop, counted });
     let class = prop_oneof![prop::sample::select(FaultClass::ALL), Just(FaultClass::ContextOverflow)];
     let fallback = prop::option::of(prop::sample::select(vec!["second", "third"]));
-    let fail = (class, fallback).prop_map(|(class, fallback)| Step::Fail { class, fallback });
+    let failure = (class, fallback).prop_map(|(class, fallback)| Step::Fail { class, fallback });
     let when = prop::sample::select(vec![InputKind::Steer, InputKind::FollowUp]);
     let say = (when, prop::option::weighted(0.3, 0..4_u32)).prop_map(|(when, turn)| Step::Say { when, turn });
     let outcome = vec![Outcome::Cancelled, Outcome::Budget(Limit::Cost), Outcome::Blocked(Block::Policy)];
@@ -90,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => Just(Step::Start),
         30 => reply,
-        5 => fail,
+        5 => failure,
         30 => (any::<usize>(), any::<bool>())
             .prop_map(|(which, tells_change)| Step::Grant { which, tells_change }),
         3 => any::<usize>().prop_map(|which| Step::NotMade { which }),
@@ -106,6 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Interrupt),
         5 => prop::sample::select(vec![RestartCause::Process, RestartCause::Actor]).prop_map(Step::Restart),
         1 => Just(Step::GiveUp),
+        20 => person().prop_map(Step::Person),
         5 => garbage.prop_map(Step::Garbage),
     ]
 }
@@ -168,13 +170,18 @@ proptest! {
         live.assert_replay_equals_live();
         live.assert_glances_agree();
 
+        // A log may end anywhere: by appends, and where it was written by others, by facts.
         let mut past = World::of(Play::new());
         for append in &live.appends {
-            past.fold(append);
-            past.play.now = past.play.run.last_at.as_micros() / 1_000;
-            let mut revived = World { play: past.play.copy(), appends: Vec::new() };
-            revived.live_to_the_end();
-            revived.assert_log_is_sound();
+            for fact in append {
+                past.fold(fact);
+                past.play.now = past.play.run.last_at.as_micros() / 1_000;
+                let mut revived = World { play: past.play.copy(), appends: Vec::new() };
+                let used = revived.play.run.usage();
+                revived.live_to_the_end();
+                revived.assert_log_is_sound();
+                assert!(revived.play.run.usage().total() >= used.total());
+            }
         }
     }
 }
@@ -212,11 +219,9 @@ impl World {
         }
     }
 
-    fn fold(&mut self, append: &[Fact]) {
-        for fact in append {
-            self.play.run.evolve(fact);
-        }
-        self.play.log.extend_from_slice(append);
+    fn fold(&mut self, fact: &Fact) {
+        self.play.run.evolve(fact);
+        self.play.log.push(fact.clone());
     }
 
     /// Calls that may have taken effect, reads left out.
@@ -302,6 +307,7 @@ impl World {
             Step::Interrupt => Input::Interrupt,
             Step::Restart(cause) => Input::Restart { cause, error: None },
             Step::GiveUp => Input::GiveUp { breakage: Breakage::Panic, error: "died".to_owned() },
+            Step::Person(person) => self.person(person)?,
             Step::Garbage(garbage) => self.garbage(garbage, turn, attempt)?,
         })
     }
@@ -324,14 +330,16 @@ impl World {
 
     /// Does what the run owes, as a shell would that takes it up, until it has ended.
     fn live_to_the_end(&mut self) {
-        self.tell(Input::Resume);
-        if self.play.run.parked().is_some() {
+        if self.play.run.parked().is_some() && self.play.run.ending.is_none() {
+            // Where its log was cut off it is only sound again when it goes on.
+            let _ = self.play.attempt(Input::Resume);
             self.tell(Input::Unpark);
         } else {
             self.tell(Input::Restart { cause: RestartCause::Process, error: None });
+            self.tell(Input::Resume);
             self.tell(start());
         }
-        for _ in 0..100 {
+        for _ in 0..200 {
             match self.play.run.owed().into_iter().next() {
                 Some(Effect::AskModel { turn, attempt, .. }) => {
                     let proposal = Box::new(proposal("done", Vec::new(), Stop::EndTurn));
@@ -343,6 +351,7 @@ impl World {
                     }
                     self.tell(Input::CallEnded(result(call.id.as_str())));
                 }
+                None if self.decide_one() => {}
                 None => break,
             }
         }
@@ -358,10 +367,16 @@ impl Play {
 
 impl Plan {
     fn propose(self) -> ProposedCall {
-        let Self { id, tool, arguments, verdict } = self;
+        let Self { id, tool, arguments, verdict, asked } = self;
         let arguments = Arguments::parse(arguments).unwrap();
         match verdict {
-            Some(verdict) => ProposedCall { arguments, ..judged(id, tool, verdict) },
+            Some(verdict) => {
+                let mut call = ProposedCall { arguments, ..judged(id, tool, verdict) };
+                if let Judgement::Judged { ask, .. } = &mut call.judgement {
+                    *ask = asked.filter(|_| verdict == Verdict::Ask).map(Asked::ask);
+                }
+                call
+            }
             None => ProposedCall {
                 name: tool.into(),
                 arguments,

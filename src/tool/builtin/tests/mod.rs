@@ -15,7 +15,7 @@ use crate::{
         id::{CallId, RunId},
     },
     tool::{
-        CallContext, Output, Started, Tool,
+        CallContext, Output, ProcessesPort, Started, Tool,
         launcher::{Bounds, Exposure, Launcher},
         output::Limits,
         process::{ProcessLimits, ProcessRunner},
@@ -97,6 +97,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             timeout: Duration::from_secs(60),
             blocking: TaskTracker::new(),
+            processes: ProcessesPort::default(),
         }
     }
 

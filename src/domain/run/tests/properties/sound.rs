@@ -24,13 +24,14 @@ impl World {
                 assert_eq!(shown.bytes, shown.messages.iter().map(Message::bytes).sum::<usize>());
             }
         }
-        let waits = *run.phase() == Phase::Queued || run.parked().is_some();
+        let waits = *run.phase() == Phase::Queued || run.parked().is_some() || run.waits_for_people();
         assert_eq!(run.outcome().is_some(), run.owed().is_empty() && !waits);
         assert_eq!(run.history_bytes(), run.history().iter().map(Message::bytes).sum::<usize>());
     }
 
     /// What holds for a log from end to end.
     pub(super) fn assert_log_is_sound(&self) {
+        self.assert_only_what_is_allowed_starts();
         let log = &self.play.log;
         assert!(log.is_sorted_by_key(|fact| fact.at), "time went back");
         assert!(log.is_sorted_by_key(|fact| fact.turn), "a turn came back");
@@ -90,7 +91,11 @@ impl World {
                 }
                 Event::Submitted(spec) => limits = spec.limits,
                 Event::LimitsSet(set) => limits = set.or(limits),
-                Event::TurnStart(_) => assert!(fact.turn <= limits.turns(), "a turn past the limit"),
+                Event::TurnStart(_) => {
+                    assert!(fact.turn <= limits.turns(), "a turn past the limit");
+                    // Of a log that was cut off before, the turn has no end of its own.
+                    in_turn = 0;
+                }
                 Event::RunStart(start) => assert!(models.insert(start.model.clone())),
                 Event::ModelSwitched(switched) => {
                     used += switched.usage.unwrap_or_default();

@@ -1,0 +1,247 @@
+//! Approvals by the names that people give them, and answers to them.
+//!
+//! An answer reaches a run by whoever has its log: the supervisor of a process that is at work, else whoever has the folder to
+//! write to. Which of the two makes no difference to what comes to be of record. Knows nothing of who may answer.
+
+use std::{path::Path, sync::Arc};
+
+use super::state::{self, FindError};
+use crate::{
+    clock::{Clock, rfc3339},
+    domain::{
+        event::{ApprovalResolved, Envelope, Event, Grant, Resolution},
+        id::{RunId, Seq},
+        message::Message,
+        policy::Policy,
+        run::{Answer, Approval, Refused, Run},
+        time::Timestamp,
+    },
+    store::{EventStore, RunRecord, StoreError},
+};
+
+mod spool;
+#[cfg(test)]
+mod tests;
+
+pub use spool::{Spool, Spooled, remove};
+
+/// An approval of record, with the run that it is of.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The run as the store knows it.
+    pub record: RunRecord,
+    /// Its log.
+    pub log: Vec<Envelope>,
+    /// The run as that says.
+    pub run: Run,
+    /// The approval's number in the run.
+    pub number: u32,
+}
+
+/// Why a name stands for no approval.
+#[derive(Debug, thiserror::Error)]
+pub enum NameError {
+    #[error("{0:?} names no approval; want RUN.N, as task-17.1; `herder approvals` lists what there is")]
+    Malformed(String),
+    #[error("run {run} has no approval {number}; {}", asked(*.count))]
+    Unknown { run: RunId, number: u32, count: usize },
+    #[error(transparent)]
+    Run(#[from] FindError),
+}
+
+fn asked(count: usize) -> String {
+    match count {
+        0 => "nobody was asked about any of its calls".to_owned(),
+        1 => "it has approval 1 alone".to_owned(),
+        count => format!("it has 1 to {count}"),
+    }
+}
+
+/// What somebody says of a call, before it is known whether that makes sense for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It may run, and further calls of the run that fit this pattern.
+    Approve { for_run: Option<String> },
+    /// It may not, for this reason.
+    Reject { reason: Option<String> },
+}
+
+/// Why an answer was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// A pattern that is none.
+    #[error("--for-run {pattern:?}: {what}")]
+    Pattern { pattern: String, what: String },
+    /// There is another answer, in words.
+    #[error("{0}")]
+    Resolved(String),
+    #[error("{0}")]
+    Refused(Refused),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Splits `RUN.N`.
+///
+/// # Errors
+/// It is no such name.
+pub fn split(name: &str) -> Result<(&str, u32), NameError> {
+    let malformed = || NameError::Malformed(name.to_owned());
+    let (run, number) = name.rsplit_once('.').ok_or_else(malformed)?;
+    match number.parse() {
+        Ok(number) if !run.is_empty() && number > 0 => Ok((run, number)),
+        Ok(_) | Err(_) => Err(malformed()),
+    }
+}
+
+/// Finds an approval by its name: its run's id, a unique beginning of that or its task's id, and its number.
+///
+/// # Errors
+/// There is none, or the beginning is that of several.
+pub async fn find(store: &dyn EventStore, name: &str) -> Result<Found, NameError> {
+    let (run, number) = split(name)?;
+    let record = state::find(store, run).await?;
+    let found = Found::read(store, record, number).await.map_err(FindError::from)?;
+    match found.approval() {
+        Some(_) => Ok(found),
+        None => Err(NameError::Unknown { run: found.run.id(), number, count: found.run.approvals().len() }),
+    }
+}
+
+impl Found {
+    async fn read(store: &dyn EventStore, record: RunRecord, number: u32) -> Result<Self, StoreError> {
+        let log = store.read(record.run, Seq::START).await?;
+        let run = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+        Ok(Self { record, log, run, number })
+    }
+
+    /// The same as its log says by now.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn again(&self, store: &dyn EventStore) -> Result<Self, StoreError> {
+        Self::read(store, self.record.clone(), self.number).await
+    }
+
+    /// Its name by the run's id, which stands for no other.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.run.id(), self.number)
+    }
+
+    /// What was asked and answered.
+    pub fn approval(&self) -> Option<&Approval> {
+        self.run.approval(self.number)
+    }
+
+    /// What became of it last and when, once something has.
+    pub fn resolution(&self) -> Option<(&Arc<ApprovalResolved>, Timestamp)> {
+        self.log.iter().rev().find_map(|Envelope { fact, .. }| {
+            let Event::ApprovalResolved(resolved) = &fact.event else { return None };
+            (resolved.approval == self.number).then_some((resolved, fact.at))
+        })
+    }
+
+    /// What was said, as the run takes it.
+    ///
+    /// # Errors
+    /// A pattern that is none.
+    pub fn answer(&self, said: &Said) -> Result<Answer, AnswerError> {
+        let pattern = match said {
+            Said::Approve { for_run: None } => return Ok(Answer::Approve(None)),
+            Said::Approve { for_run: Some(pattern) } => pattern,
+            Said::Reject { reason } => return Ok(Answer::Reject(reason.as_deref().map(Into::into))),
+        };
+        let grant = Grant { tool: self.tool(), pattern: pattern.as_str().into() };
+        let runs_commands = self.command().is_some();
+        if runs_commands && grant.whole_line().is_some() {
+            return Ok(Answer::Approve(Some(grant)));
+        }
+        match Policy::granting(&grant, runs_commands) {
+            Ok(_) => Ok(Answer::Approve(Some(grant))),
+            Err(what) => Err(AnswerError::Pattern { pattern: pattern.clone(), what }),
+        }
+    }
+
+    /// The command line that is asked about, if it is one.
+    fn command(&self) -> Option<&str> {
+        let request = &self.approval()?.request;
+        request.preview.as_deref().filter(|_| request.change.is_none())
+    }
+
+    fn tool(&self) -> Arc<str> {
+        let asked = self.approval().map(|approval| &approval.request.call);
+        let calls = self.run.history().iter().flat_map(|message| match message {
+            Message::Assistant(reply) => reply.calls.as_slice(),
+            Message::System(_) | Message::User(_) | Message::Tool(_) => &[],
+        });
+        calls.filter(|call| Some(&call.id) == asked).map(|call| call.name.clone()).next().unwrap_or_default()
+    }
+
+    /// The pattern that fits just what this call is about: its file, or its command.
+    pub fn exact_pattern(&self) -> Option<String> {
+        let request = &self.approval()?.request;
+        let spec = self.run.spec()?;
+        let path = request.change.as_ref().map(|change| &change.path);
+        let path = path
+            .or_else(|| request.access.first().filter(|_| request.preview.is_none()).map(|one| &one.path));
+        let Some(path) = path else { return self.command().map(Grant::exactly) };
+        // What is touched is told by its real path.
+        let workspace = Path::new(&*spec.workspace);
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        Some(globset::escape(Path::new(&**path).strip_prefix(workspace).ok()?.to_str()?))
+    }
+
+    /// Whether this answer is of record already. Nothing, if none is.
+    ///
+    /// # Errors
+    /// There is another one.
+    pub fn answered(&self, answer: &Answer, command: &str) -> Result<Option<Same>, AnswerError> {
+        match self.run.resolved_before(self.number, answer, command) {
+            None => Ok(None),
+            Some(Refused::Unchanged) => Ok(Some(Same)),
+            Some(refused) => Err(self.refused(refused)),
+        }
+    }
+
+    /// Why an answer is not taken, in words that tell of the one that was.
+    pub fn refused(&self, refused: Refused) -> AnswerError {
+        let Refused::Resolved(how) = refused else { return AnswerError::Refused(refused) };
+        let mut told = match how {
+            Resolution::Approved | Resolution::Rejected => format!("it was {} already", how.as_str()),
+            Resolution::Expired => "nobody answered in time, and the call is denied".to_owned(),
+            Resolution::Superseded => {
+                "what the call would do has changed, and it was asked about again".to_owned()
+            }
+            Resolution::Withdrawn => "the call was given up before anybody answered".to_owned(),
+        };
+        if let Some((resolved, at)) = self.resolution() {
+            let by = resolved.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let command = resolved.command.as_ref().map_or_else(String::new, |id| format!(" (command {id})"));
+            told.push_str(&format!("{by} at {}{command}", rfc3339(at)));
+        }
+        AnswerError::Resolved(told)
+    }
+
+    /// Puts an answer on record of a run that nobody works on: whoever has the folder to write to. Returns once it is on disk.
+    ///
+    /// # Errors
+    /// It is not taken.
+    pub async fn resolve_unattended(
+        &self,
+        store: &dyn EventStore,
+        clock: &dyn Clock,
+        answer: Answer,
+        (command, by): (Arc<str>, Option<Arc<str>>),
+    ) -> Result<Seq, AnswerError> {
+        let facts = self
+            .run
+            .resolve_unattended(self.number, answer, command, by, clock.now())
+            .map_err(|refused| self.refused(refused))?;
+        store.durable(store.append(self.run.id(), self.run.seq(), &facts)?).await?;
+        Ok(self.run.seq().plus(u64::try_from(facts.len()).unwrap_or_default()))
+    }
+}
+
+/// The same answer by the same name is of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Same;

@@ -1,0 +1,105 @@
+//! Workspaces of runs' own: where they lie in a state, and what an earlier process left of them.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures_util::{StreamExt as _, stream};
+
+use super::{input::InputTask, state::State};
+use crate::{
+    config::{self, Config},
+    domain::id::RunId,
+    store::{EventStore, RunFilter, StoreError},
+    tool::{
+        isolate::{Change, Folders, Isolation, Keep, Options, change_of},
+        process::ProcessRunner,
+        workspace::Told,
+    },
+};
+
+/// Workspaces that are put away at once.
+const AT_ONCE: usize = 8;
+
+/// What makes workspaces of runs' own in this state. Changes nothing.
+pub fn isolation(config: &Config, state: &State) -> Isolation {
+    let settings = &config.isolate;
+    let options = Options {
+        base: settings.base.clone(),
+        branch: settings.branch.clone(),
+        setup: settings.setup.clone(),
+        setup_timeout: settings.setup_timeout(),
+        copy: settings.copy.clone(),
+        max_copy_bytes: settings.max_copy_bytes(),
+        keep: match settings.keep {
+            config::Keep::Failed => Keep::Failed,
+            config::Keep::Always => Keep::Always,
+            config::Keep::Never => Keep::Never,
+        },
+        env_pass: config.tools.env_pass.clone(),
+        limits: super::tools::process_limits(config.tools.process),
+        grace: config.supervisor.grace(),
+    };
+    let elsewhere = super::state::default_folder().unwrap_or_else(std::env::temp_dir);
+    let folders = Folders {
+        work: state.aside().join("work"),
+        elsewhere: elsewhere.join("work"),
+        patches: patches(state),
+        state: state.folder.as_ref().map(|folder| folder.path().to_owned()),
+    };
+    Isolation::new(options, folders, ProcessRunner::default())
+}
+
+/// Where the patches of a state lie.
+pub fn patches(state: &State) -> PathBuf {
+    state.aside().join("patches")
+}
+
+/// What a run changed, if it had a workspace of its own and has ended.
+pub async fn change(patches: &Path, run: RunId) -> Option<Change> {
+    let patches = patches.to_owned();
+    tokio::task::spawn_blocking(move || change_of(&patches, run)).await.ok().flatten()
+}
+
+/// Puts away what an earlier process did not get to: the workspaces of runs that have ended, and of those that the log
+/// does not know.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn recover(isolation: &Isolation, store: &dyn EventStore) -> Result<(), StoreError> {
+    let left = isolation.left_behind();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let records = store.runs(RunFilter { among: Some(left.clone()), ..RunFilter::default() }).await?;
+    let known: BTreeSet<RunId> = records.iter().map(|record| record.run).collect();
+    for run in left.into_iter().filter(|run| !known.contains(run)) {
+        isolation.discard(run).await;
+    }
+    let ended = records.iter().filter_map(|record| Some((record, record.end.as_ref()?)));
+    let closing = ended.map(|(record, end)| {
+        let task: Arc<str> = record.asked.as_ref().map(|asked| asked.about.clone()).unwrap_or_default();
+        async move { isolation.close(record.run, end.outcome, &task).await }
+    });
+    stream::iter(closing).buffer_unordered(AT_ONCE).collect::<()>().await;
+    Ok(())
+}
+
+/// Whether tasks can have the workspaces of their own that they ask for, as far as that is known before they are made.
+///
+/// # Errors
+/// A sentence for each folder that they cannot be made from, with the first line that names it.
+pub async fn check(isolation: &Isolation, tasks: &[InputTask]) -> Result<(), Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let mut told = Vec::new();
+    for InputTask { line, spec, .. } in tasks {
+        if seen.insert((spec.isolate, spec.workspace.clone()))
+            && let Err(error) = isolation.check(spec.isolate, Path::new(&*spec.workspace)).await
+        {
+            told.push(format!("line {line}: isolate: {}", Told(&error)));
+        }
+    }
+    if told.is_empty() { Ok(()) } else { Err(told) }
+}

@@ -1,0 +1,166 @@
+//! `herder approvals`: the calls that people are to decide about, and what exactly each would do.
+
+use std::io;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    Context, Exit, UsageError,
+    args::FilterArgs,
+    asking::{Source, source},
+    folder, paint,
+    render::Paint,
+    stdout::Output,
+};
+use crate::{
+    app::approvals::find,
+    clock::{Clock as _, SystemClock},
+    daemon::{
+        client::{Client, ClientError, Route},
+        wire::{ApprovalDetail, ApprovalList, ApprovalView},
+    },
+    store::EventStore,
+};
+
+pub(super) mod shown;
+
+use shown::Extent;
+
+pub(super) const ABOUT: &str = "List the calls that people are to decide about
+
+They are the daemon's, or with --state those of a folder, also while that is being written. An approval is named RUN.N: its run, \
+by id, the beginning of one or a task's id, and its number there. `herder approvals show` tells exactly what is approved.";
+
+pub(super) const AFTER: &str = "EXAMPLES
+  herder approvals
+  herder approvals --state out.jsonl.state
+  herder approvals show task-17.1                            the whole diff, or the command
+  herder approvals --batch tasks.jsonl --json | jq -r .id
+  herder approve task-17.1; herder reject task-18.1 --reason \"Leave the tests as they are.\"";
+
+/// Flags of `herder approvals`.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ApprovalsArgs {
+    #[command(subcommand)]
+    command: Option<ApprovalsCommand>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Those that are resolved, too
+    #[arg(long)]
+    all: bool,
+    /// Print JSON, an approval a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum ApprovalsCommand {
+    /// Show exactly what one would do: the diff, or the command
+    Show(ShowArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+struct ShowArgs {
+    /// The approval, as task-17.1
+    #[arg(value_name = "RUN.N")]
+    name: String,
+    /// Colour what is added and taken away, though stdout is no terminal
+    #[arg(long)]
+    color: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) async fn main(args: ApprovalsArgs, context: Context) -> anyhow::Result<Exit> {
+    if let Some(ApprovalsCommand::Show(args)) = args.command {
+        return show(args, context).await;
+    }
+    let approvals = match source(&context).await? {
+        Source::Folder(state) => {
+            let approvals = in_folder(&*state.store, &args.filter, args.all).await?;
+            state.close().await;
+            approvals
+        }
+        Source::Daemon(client, _) => at_daemon(&client, &args.filter, args.all).await?,
+    };
+    let mut out = Output::stdout();
+    if args.json {
+        for approval in &approvals {
+            if out.json(approval)?.is_break() {
+                break;
+            }
+        }
+    } else if approvals.is_empty() {
+        let _open = out.line("nobody is asked about anything")?;
+    } else {
+        let _open = out.line(&shown::table(&approvals, args.all, SystemClock.now()))?;
+    }
+    let _open = out.flush()?;
+    Ok(Exit::Done)
+}
+
+async fn show(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
+    let detail: ApprovalDetail = match source(&context).await? {
+        Source::Folder(state) => {
+            let found = find(&*state.store, &args.name).await;
+            let found = found.map_err(|error| ClientError::Refused(error.into()))?;
+            state.close().await;
+            shown::detail_of(&found)
+                .ok_or_else(|| UsageError(format!("{}: there is no such approval", args.name)))?
+        }
+        Source::Daemon(client, _) => client.get(&Route::to(["v1", "approvals", &args.name])).await?,
+    };
+    let mut out = Output::stdout();
+    let paint = if args.color { Paint::Colored } else { paint(&io::stdout()) };
+    let _open =
+        if args.json { out.json(&detail)? } else { out.line(&shown::whole(&detail, paint, Extent::Whole))? };
+    let _open = out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// Approvals of the daemon's, all pages of them, the newest last.
+pub(super) async fn at_daemon(
+    client: &Client,
+    filter: &FilterArgs,
+    all: bool,
+) -> anyhow::Result<Vec<ApprovalView>> {
+    check(filter)?;
+    let route = filter.narrow(Route::to(["v1", "approvals"]), SystemClock.now());
+    let route = if all { route.with("all", true) } else { route };
+    let (mut pages, mut before) = (Vec::new(), None);
+    loop {
+        let list: ApprovalList = client.get(&route.clone().with_some("before", before)).await?;
+        pages.push(list.approvals);
+        before = list.next;
+        if before.is_none() {
+            return Ok(pages.into_iter().rev().flatten().collect());
+        }
+    }
+}
+
+/// Approvals of a folder's, the newest last.
+pub(super) async fn in_folder(
+    store: &dyn EventStore,
+    filter: &FilterArgs,
+    all: bool,
+) -> anyhow::Result<Vec<ApprovalView>> {
+    check(filter)?;
+    let details = folder::approvals(store, filter, all).await?;
+    Ok(details
+        .into_iter()
+        .map(|detail| detail.approval)
+        .filter(|one| all || one.resolution.is_none())
+        .collect())
+}
+
+fn check(filter: &FilterArgs) -> Result<(), UsageError> {
+    if filter.outcome.is_some() || !filter.standing.is_empty() {
+        let what =
+            "--outcome, --standing: approvals are narrowed by what their runs are, not by how those stand";
+        return Err(UsageError(what.to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! A workspace of a run's own: a git worktree or a copy, and what the run changed in it.
+//!
+//! It is made before the run's first turn and found again after a restart; a run that has begun is never given a fresh
+//! one. When the run has ended, what it changed becomes a patch, and if it is done also a commit on a branch of its own.
+//! Both follow from the files alone, so they are made anew if herder dies in between. The user's own tree is not
+//! touched: no checkout, no stash, no index. Knows nothing of the log: who has ended, and how, it is told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::process::{
+    CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, environment,
+};
+use crate::domain::{
+    id::RunId,
+    outcome::Outcome,
+    task::{Isolate, TaskSpec},
+};
+
+pub mod apply;
+mod branch;
+mod closing;
+mod copy;
+mod git;
+mod making;
+mod meta;
+mod repository;
+mod view;
+
+use closing::Branch;
+use git::Git;
+use meta::Stage;
+pub use meta::{Change, change_of, patch_of};
+use repository::Repositories;
+
+/// Makings and endings at once, beyond which they only fight over the disk.
+const AT_ONCE: usize = 8;
+
+/// How workspaces are made, and what becomes of them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What worktrees start from; absent: the commit that is checked out.
+    pub base: Option<String>,
+    /// The name of a run's branch, with `{task_id}`, `{run}` and `{attempt}` in it.
+    pub branch: String,
+    /// Run by `sh` in a workspace that was just made.
+    pub setup: Option<String>,
+    /// How long it may take.
+    pub setup_timeout: Duration,
+    /// Globs, relative to the task's folder, of files that git does not track and worktrees get nonetheless.
+    pub copy: Vec<String>,
+    /// Bytes that one copy may have.
+    pub max_copy_bytes: u64,
+    pub keep: Keep,
+    /// Variables that the setup command sees, beyond those that all commands see.
+    pub env_pass: Vec<String>,
+    /// What the processes of the setup command may use up.
+    pub limits: ProcessLimits,
+    /// Time between asking it to end and killing it.
+    pub grace: Duration,
+}
+
+/// Which workspaces stay once their run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Those of runs that are not done.
+    Failed,
+    Always,
+    Never,
+}
+
+/// Where things lie.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// Workspaces, and what is known of each.
+    pub work: PathBuf,
+    /// Workspaces that would else lie in what they are made from.
+    pub elsewhere: PathBuf,
+    /// Patches.
+    pub patches: PathBuf,
+    /// What no copy takes along: the state folder.
+    pub state: Option<PathBuf>,
+}
+
+/// Workspaces of runs' own.
+#[derive(Debug)]
+pub struct Isolation {
+    options: Options,
+    folders: Folders,
+    git: Git,
+    repositories: Repositories,
+    room: Semaphore,
+    /// Held while a run's workspace is made or put away.
+    busy: Mutex<BTreeMap<RunId, Arc<Turn>>>,
+    /// Runs that may have something to put away.
+    known: Mutex<BTreeSet<RunId>>,
+}
+
+/// See [`Isolation::busy`].
+#[derive(Debug, Default)]
+struct Turn {
+    lock: AsyncMutex<()>,
+    /// Cuts a setup command short whose run has ended.
+    ended: CancellationToken,
+}
+
+/// Where an isolated run works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub path: PathBuf,
+    /// What git in there has to write, beyond the workspace itself: no configuration and no hooks, which git outside would
+    /// take its orders from.
+    pub extra_write_roots: Vec<PathBuf>,
+}
+
+/// Why there is no workspace of a run's own. Each is a sentence for whoever submitted the task.
+#[derive(Debug, thiserror::Error)]
+pub enum IsolateError {
+    #[error("{} is in no git repository, which isolate = \"worktree\" needs; \"copy\" takes any folder", path.display())]
+    NotARepository { path: PathBuf },
+    #[error("{} is in a bare repository or a .git folder; name a folder of a work tree", path.display())]
+    NoWorkTree { path: PathBuf },
+    #[error("the repository {} has no commit yet, which a worktree starts from; make one", path.display())]
+    NoCommit { path: PathBuf },
+    #[error("the repository {} has no commit {base:?} (isolate.base)", path.display())]
+    NoBase { path: PathBuf, base: String },
+    #[error("the repository {} has submodules, which a worktree comes without; use isolate = \"copy\"", path.display())]
+    Submodules { path: PathBuf },
+    #[error("the folder {} is not in the commit that its worktree starts from", path.display())]
+    NotInBase { path: PathBuf },
+    #[error("{} is a worktree of another repository, which its copy would change; use isolate = \"worktree\"", path.display())]
+    Linked { path: PathBuf },
+    #[error("the copy of {} would have more than {mib} MiB (isolate.max_copy_mib)", path.display())]
+    TooLarge { path: PathBuf, mib: u64 },
+    #[error("the branch {branch} is there already; put {{run}} into isolate.branch")]
+    BranchTaken { branch: String },
+    #[error("the workspace that the run began in is gone: {}", path.display())]
+    Gone { path: PathBuf },
+    #[error("the setup command {how}{}{tail}", if tail.is_empty() { "" } else { ":\n" })]
+    Setup { how: String, tail: String },
+    #[error("git {verb} failed: {said}")]
+    Git { verb: String, said: String },
+    #[error("git cannot be run, which isolate needs")]
+    NoGit(#[source] SpawnError),
+    #[error("cannot {action} {}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl IsolateError {
+    fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Whether a run's workspace was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It may be made.
+    No,
+    /// It has to be there.
+    Yes,
+}
+
+impl Isolation {
+    /// Workspaces in these folders. Looks at what an earlier process left there, and changes nothing.
+    pub fn new(options: Options, folders: Folders, runner: ProcessRunner) -> Self {
+        // Git is started in other folders than herder is.
+        let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let folders = Folders {
+            work: whole(folders.work),
+            elsewhere: whole(folders.elsewhere),
+            patches: whole(folders.patches),
+            state: folders.state.map(whole),
+        };
+        let known = meta::runs_in(&folders.work).collect();
+        Self {
+            options,
+            folders,
+            git: Git::new(runner),
+            repositories: Repositories::default(),
+            room: Semaphore::new(AT_ONCE),
+            busy: Mutex::default(),
+            known: Mutex::new(known),
+        }
+    }
+
+    /// Whether tasks can be isolated so in this folder, as far as that can be told beforehand. Changes nothing.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub async fn check(&self, isolate: Isolate, workspace: &Path) -> Result<(), IsolateError> {
+        match isolate {
+            Isolate::None => Ok(()),
+            Isolate::Copy => making::check_copy(&self.git, workspace).await,
+            Isolate::Worktree => {
+                let repository = self.repositories.of(&self.git, workspace).await?;
+                repository.resolve(&self.git, self.options.base.as_deref()).await.map(drop)
+            }
+        }
+    }
+
+    /// The run's workspace, made if there is none and the run has not begun.
+    ///
+    /// # Errors
+    /// It cannot be made, or is gone.
+    pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<Site, IsolateError> {
+        let turn = self.turn_of(run);
+        let _busy = turn.lock.lock().await;
+        locked(&self.known).insert(run);
+        let meta = meta::read(&self.folders.work, run).await;
+        match (meta, begun) {
+            (Some(meta), _) if meta.stage != Stage::Making && meta.stage != Stage::SettingUp => {
+                match meta.site() {
+                    Some(site) => Ok(site),
+                    None => Err(IsolateError::Gone { path: meta.root }),
+                }
+            }
+            (None, Begun::Yes) => Err(IsolateError::Gone { path: self.folders.work.join(run.to_string()) }),
+            (Some(meta), Begun::Yes) => Err(IsolateError::Gone { path: meta.root }),
+            (half_made, Begun::No) => {
+                let _room = self.room.acquire().await;
+                if let Some(meta) = half_made {
+                    self.remove(&meta, Branch::GoesIfEmpty).await?;
+                }
+                self.make(run, spec, &turn.ended).await
+            }
+        }
+    }
+
+    /// The run's workspace, if it is there.
+    pub async fn find(&self, run: RunId) -> Option<Site> {
+        meta::read(&self.folders.work, run).await?.site()
+    }
+
+    /// Puts what a run that has ended changed into its patch, and its workspace away, as the rule is. Doing it twice does
+    /// nothing more; what cannot be done now is done at the next start.
+    pub async fn close(&self, run: RunId, outcome: Outcome, task: &str) {
+        if !locked(&self.known).contains(&run) {
+            return;
+        }
+        let turn = self.turn_of(run);
+        turn.ended.cancel();
+        let _busy = turn.lock.lock().await;
+        let _room = self.room.acquire().await;
+        match self.put_away(run, outcome, task).await {
+            Ok(()) => {
+                locked(&self.known).remove(&run);
+                locked(&self.busy).remove(&run);
+            }
+            Err(error) => {
+                let error = super::workspace::Told(&error).to_string();
+                tracing::warn!(run.id = %run, error, "changes of a run could not be put away; tried again at the next start");
+            }
+        }
+    }
+
+    /// Where patches lie.
+    pub fn patches(&self) -> &Path {
+        &self.folders.patches
+    }
+
+    /// Whether the run may have a workspace here. Does not block.
+    pub fn knows(&self, run: RunId) -> bool {
+        locked(&self.known).contains(&run)
+    }
+
+    /// Runs that an earlier process made workspaces for and did not put away.
+    pub fn left_behind(&self) -> Vec<RunId> {
+        locked(&self.known).iter().copied().collect()
+    }
+
+    /// Removes the workspace of a run that nobody knows.
+    pub async fn discard(&self, run: RunId) {
+        let Some(meta) = meta::read(&self.folders.work, run).await else { return };
+        match self.remove(&meta, Branch::GoesIfEmpty).await {
+            Ok(()) => drop(locked(&self.known).remove(&run)),
+            Err(error) => tracing::warn!(run.id = %run, %error, "leftover workspace could not be removed"),
+        }
+    }
+
+    /// Runs the setup command, if there is one.
+    async fn set_up(
+        &self,
+        run: RunId,
+        task_id: Option<&str>,
+        folder: &Path,
+        ended: &CancellationToken,
+    ) -> Result<(), IsolateError> {
+        let Some(setup) = &self.options.setup else { return Ok(()) };
+        let own = [("HERDER_RUN_ID".into(), run.to_string().into())]
+            .into_iter()
+            .chain(task_id.map(|id| ("HERDER_TASK_ID".into(), id.into())));
+        let spec = CommandSpec {
+            args: vec!["-c".into(), setup.into()],
+            env: environment(std::env::vars_os(), &self.options.env_pass, own),
+            limits: self.options.limits.clone(),
+            timeout: Some(self.options.setup_timeout),
+            grace: self.options.grace,
+            output: CaptureLimits::default(),
+            ..CommandSpec::new("sh", folder)
+        };
+        let cannot = |how: String, tail: String| Err(IsolateError::Setup { how, tail });
+        match self.git.runner().run(spec, ended).await {
+            Err(error) => cannot(format!("did not start: {}", super::workspace::Told(&error)), String::new()),
+            Ok(finished) => {
+                let how = match finished.end {
+                    End::Exited(0) => return Ok(()),
+                    End::Exited(code) => format!("exited with {code}"),
+                    End::Signalled(signal) => format!("was ended by signal {signal}"),
+                    End::OutOfMemory => "ran out of memory".to_owned(),
+                    End::TimedOut => {
+                        format!("took longer than {} s", self.options.setup_timeout.as_secs())
+                    }
+                    End::Cancelled | End::GuardLost => "was killed".to_owned(),
+                };
+                cannot(how, tail(&finished.output.text))
+            }
+        }
+    }
+
+    fn turn_of(&self, run: RunId) -> Arc<Turn> {
+        locked(&self.busy).entry(run).or_default().clone()
+    }
+}
+
+/// The end of what a command put out.
+fn tail(text: &str) -> String {
+    const LINES: usize = 20;
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// Nothing that is done under these locks can leave what they guard half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something that blocks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, IsolateError> + Send + 'static,
+) -> Result<T, IsolateError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(IsolateError::Io { action: "work in", path: PathBuf::from("."), source: io::Error::other(error) })
+    })
+}

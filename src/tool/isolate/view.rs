@@ -1,0 +1,100 @@
+//! The files of a workspace against what it started as, by way of git and an index of herder's own.
+//!
+//! The index, and of a copy the whole git folder, lie outside the workspace: what a run does to git in there changes
+//! nothing here. What git ignores is no change.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    IsolateError, blocking,
+    git::{Call, Git, Said},
+    meta,
+};
+
+pub(super) struct View<'a> {
+    pub(super) git: &'a Git,
+    /// Where objects go.
+    pub(super) git_dir: PathBuf,
+    pub(super) tree: PathBuf,
+    pub(super) index: PathBuf,
+}
+
+impl View<'_> {
+    fn call(&self, args: &[&str]) -> Call {
+        Call::new(args)
+            .env("GIT_DIR", &self.git_dir)
+            .env("GIT_WORK_TREE", &self.tree)
+            .env("GIT_INDEX_FILE", &self.index)
+    }
+
+    /// Takes all files into the index as they are now, but for some by name, and returns their tree. What cannot be
+    /// taken in, such as a repository without a commit, is left out, with a word.
+    pub(super) async fn take_in(&self, but: &[String]) -> Result<String, IsolateError> {
+        let add = self.call(&["add", "--all", "--ignore-errors"]);
+        let Said { ok, text } = self.git.ask(&self.tree, add).await?;
+        if !ok {
+            let said = text.trim();
+            if said.contains("fatal: ") {
+                return Err(IsolateError::Git { verb: "add".to_owned(), said: said.to_owned() });
+            }
+            tracing::warn!(workspace = %self.tree.display(), said, "some files could not be compared");
+        }
+        if !but.is_empty() {
+            let but: String = but.iter().map(|path| format!("{path}\0")).collect();
+            let remove = self.call(&["update-index", "--force-remove", "-z", "--stdin"]);
+            self.git.run(&self.tree, remove.stdin(but.into_bytes())).await?;
+        }
+        self.git.object(&self.tree, self.call(&["write-tree"])).await
+    }
+
+    /// Writes what was taken in as a patch against `base`. There is none if nothing is different. Returns how many files are.
+    pub(super) async fn patch(&self, base: &str, to: &Path) -> Result<u64, IsolateError> {
+        let fresh = to.with_extension("patch.new");
+        let mut output = std::ffi::OsString::from("--output=");
+        output.push(&fresh);
+        let form = ["diff", "--cached", "--binary", "--full-index", "--find-renames", "--unified=3"];
+        let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
+        let call = plain.iter().fold(self.call(&form), Call::arg).arg(output).arg(base);
+        self.git.run(&self.tree, call).await?;
+        let to = to.to_owned();
+        blocking(move || {
+            let put = || {
+                let file = File::open(&fresh)?;
+                let files = count(&file)?;
+                if files > 0 {
+                    meta::publish(&file, &fresh, &to)?;
+                    return Ok(files);
+                }
+                fs::remove_file(&fresh)?;
+                // One of an earlier try, which there is no reason for any more.
+                match fs::remove_file(&to) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
+                Ok(0)
+            };
+            put().map_err(IsolateError::io("write", &to))
+        })
+        .await
+    }
+}
+
+/// Files in a patch. No line of a file's content begins as its head does.
+fn count(patch: &File) -> io::Result<u64> {
+    const HEAD: &[u8] = b"diff --git ";
+    let (mut reader, mut line, mut files) = (BufReader::new(patch), Vec::new(), 0);
+    loop {
+        line.clear();
+        if (&mut reader).take(HEAD.len() as u64).read_until(b'\n', &mut line)? == 0 {
+            return Ok(files);
+        }
+        files += u64::from(line == HEAD);
+        if line.last() != Some(&b'\n') {
+            reader.skip_until(b'\n')?;
+        }
+    }
+}

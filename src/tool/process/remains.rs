@@ -1,0 +1,101 @@
+//! Ends what is left of commands whose herder is gone.
+//!
+//! Mostly nothing is: a guard ends its command when herder does. This is for when the guard is gone too, or is at it
+//! still. What left the command's session is known by its environment, and what such a process has started by that. A
+//! process that only has the number of one that was recorded is left alone. What left the session, has emptied its
+//! environment and has no parent left cannot be told from anybody else's, and is not ended.
+
+use std::{collections::BTreeSet, fs, thread, time::Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{
+    CommandGroup, boot_id,
+    descendants::{Process, all_processes},
+    guard::{GIVE_UP, KILL_EVERY, LEFTOVER_GRACE},
+};
+
+/// Ends the processes of the sessions that `leaders` led and those that have `mark` (`NAME=value`) in their environment,
+/// with all that they have started. Gives those that are there when it gives up. Blocks, as long as they need to end.
+pub fn end_remains(leaders: &[CommandGroup], mark: &str) -> Vec<u32> {
+    let boot = boot_id();
+    let leaders: Vec<&CommandGroup> = leaders.iter().filter(|leader| leader.boot_id == boot).collect();
+    let guards: BTreeSet<i32> = leaders.iter().map(|leader| leader.pid.cast_signed()).collect();
+    let found = remains(&leaders, mark);
+    // A guard that lives is ending its command, and ends with it.
+    for process in found.iter().filter(|process| !guards.contains(&process.pid)) {
+        signal(process, Signal::TERM);
+        signal(process, Signal::CONT);
+    }
+    let asked = Instant::now();
+    loop {
+        let left = remains(&leaders, mark);
+        let waited = asked.elapsed();
+        if left.is_empty() || waited > LEFTOVER_GRACE + GIVE_UP {
+            return left.iter().map(|process| process.pid.cast_unsigned()).collect();
+        }
+        if waited > LEFTOVER_GRACE {
+            left.iter().for_each(|process| signal(process, Signal::KILL));
+        }
+        thread::sleep(KILL_EVERY);
+    }
+}
+
+fn signal(process: &Process, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(process.pid) {
+        // One that has just ended, or belongs to somebody else, is no reason to spare the others.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// What is there of them now.
+fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
+    let Some(oldest) = leaders.iter().map(|leader| leader.start_time).min() else { return Vec::new() };
+    let all: Vec<Process> = all_processes().filter(|process| !process.ended).collect();
+    let marked: BTreeSet<i32> = all
+        .iter()
+        .filter(|process| process.start_time >= oldest && has(process.pid, mark))
+        .map(|process| process.pid)
+        .collect();
+    // A number is not given to another session as long as one process is in it.
+    let sessions: BTreeSet<i32> = leaders
+        .iter()
+        .map(|leader| (leader.pid.cast_signed(), leader.start_time))
+        .filter(|(pid, started)| {
+            let leads = |process: &Process| process.pid == *pid && process.start_time == *started;
+            all.iter()
+                .any(|process| leads(process) || process.session == *pid && marked.contains(&process.pid))
+        })
+        .map(|(pid, _)| pid)
+        .collect();
+    let own = ancestry(&all);
+    let mut found: BTreeSet<i32> = all
+        .iter()
+        .filter(|process| sessions.contains(&process.session) || marked.contains(&process.pid))
+        .map(|process| process.pid)
+        .collect();
+    found.retain(|pid| !own.contains(pid));
+    loop {
+        let known = found.len();
+        let children = all.iter().filter(|process| found.contains(&process.parent)).map(|child| child.pid);
+        found.extend(children.filter(|pid| !own.contains(pid)).collect::<Vec<_>>());
+        if found.len() == known {
+            return all.into_iter().filter(|process| found.contains(&process.pid)).collect();
+        }
+    }
+}
+
+/// This process, and those that it comes from: herder may itself be the command of another.
+fn ancestry(all: &[Process]) -> BTreeSet<i32> {
+    let mut own = BTreeSet::new();
+    let mut next = Some(std::process::id().cast_signed());
+    while let Some(pid) = next.filter(|pid| own.insert(*pid)) {
+        next = all.iter().find(|process| process.pid == pid).map(|process| process.parent);
+    }
+    own
+}
+
+fn has(pid: i32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+}
