@@ -131,7 +131,7 @@ async fn two_hundred_runs_at_once_pass_no_cap_whatever_their_server_does() {
     assert_eq!((reserved, spent.get()), (NanoUsd::default(), recorded));
     let known = ["budget: cost", "done", "not started"];
     assert!(outcomes.keys().all(|outcome| known.contains(&outcome.as_str())), "{outcomes:?}");
-    assert!(outcomes["done"] > 20 && outcomes["not started"] > 20, "{outcomes:?}");
+    assert!(outcomes["done"] >= 10 && outcomes["not started"] >= 10, "{outcomes:?}");
     // More than nine tenths were of use to somebody.
     assert!(spent.get() > CAP * 9 / 10, "{spent:?}");
     assert_eq!(server.refusals(), Vec::<String>::new());

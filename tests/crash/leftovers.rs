@@ -24,6 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     process::{House, PATIENCE, runs},
     record::{Record, STATE},
+    work::reaching_out,
 };
 
 const BATCH: [&str; 8] =
@@ -31,6 +32,7 @@ const BATCH: [&str; 8] =
 
 fn house_with(command: &str) -> House {
     let house = House::new();
+    house.configure(&reaching_out("", &house));
     fs::write(house.path("in.jsonl"), format!("{}\n", runs(&house, "one", command))).unwrap();
     house
 }

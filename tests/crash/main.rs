@@ -12,6 +12,7 @@
 mod process;
 
 mod again;
+mod asked;
 mod held;
 mod leftovers;
 mod points;

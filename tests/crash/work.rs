@@ -48,10 +48,15 @@ pub(crate) static UNDISTURBED: LazyLock<Record> = LazyLock::new(|| {
     record
 });
 
+/// With commands that reach the witness, which lies outside of the workspace.
+pub(crate) fn reaching_out(config: &str, house: &House) -> String {
+    format!("{config}\n[confine]\nwrite_roots = [{:?}]\n", house.path(""))
+}
+
 impl Work {
     pub(crate) fn new() -> Self {
         let house = House::new();
-        house.configure(CONFIG);
+        house.configure(&reaching_out(CONFIG, &house));
         fs::write(house.path("work/fixed.txt"), "fixed\n").unwrap();
         fs::write(house.path("work/a.txt"), "one\ntwo\n").unwrap();
         fs::set_permissions(house.path("work/a.txt"), fs::Permissions::from_mode(0o640)).unwrap();

@@ -116,9 +116,13 @@ async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
     let (store, _) = asking(None).await;
     let found = find(&store, "a.1").await.expect("an approval");
     let answer = |pattern: &str| found.answer(&Said::Approve { for_run: Some(pattern.to_owned()) });
-    let grant = Grant { tool: "bash".into(), pattern: "src/**".into() };
-    assert_eq!(answer("src/**").expect("a pattern"), Answer::Approve(Some(grant)));
-    assert!(matches!(answer("a[b"), Err(AnswerError::Pattern { .. })));
+    for pattern in ["make *", "=make [all]"] {
+        let grant = Grant { tool: "bash".into(), pattern: pattern.into() };
+        assert_eq!(answer(pattern).expect("a pattern"), Answer::Approve(Some(grant)));
+    }
+    for wrong in ["", "make && rm", "\"make"] {
+        assert!(matches!(answer(wrong), Err(AnswerError::Pattern { .. })), "{wrong}");
+    }
     assert_eq!(found.exact_pattern().as_deref(), Some("=make [all]"));
 }
 

@@ -61,10 +61,8 @@ fn preparing_changes_nothing_and_tells_the_hashes_before_and_after() {
     let change = replace(&place, "a.txt", "two", "2");
     assert_eq!(change.prepared.hash_before, Some(sha256("one\ntwo\n")));
     assert_eq!(change.prepared.hash_after, sha256("one\n2\n"));
-    assert_eq!(
-        change.summary,
-        "Edited a.txt: 1 replacement, the first on line 2.\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
-    );
+    assert_eq!(change.summary, "Edited a.txt: 1 replacement, the first on line 2.\n");
+    assert_eq!(change.diff.as_deref(), Some("@@ -1,2 +1,2 @@\n one\n-two\n+2\n"));
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     assert_eq!(hash_file(change.prepared.target()).unwrap(), change.prepared.hash_before);
     let after = change.prepared.hash_after.clone();

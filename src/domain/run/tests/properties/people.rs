@@ -84,6 +84,8 @@ impl World {
             return false;
         };
         let answer = if approval % 2 == 0 { Answer::Reject(None) } else { Answer::Approve(None) };
+        // It may be too late for an answer.
+        self.tell(Input::Expire);
         self.tell(Input::Resolve { approval, answer, command: "c".into(), by: None });
         true
     }
