@@ -6,7 +6,6 @@
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
-    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
@@ -52,6 +51,7 @@ pub mod progress;
 pub mod prune;
 pub mod render;
 pub mod run;
+mod runtime;
 pub mod say;
 pub mod serve;
 pub mod set;
@@ -72,6 +72,7 @@ pub mod wait;
 mod waits;
 
 pub use exit::{Exit, MisfitError, UsageError};
+use runtime::block_on;
 
 const ABOUT: &str = "Run many LLM agents at once under one supervisor
 
@@ -370,21 +371,6 @@ impl Cli {
         self.global.flags(&mut flags);
         flags
     }
-}
-
-/// How long what still blocks a thread may go on once a command is over: a file system that does not answer would keep
-/// the process for ever.
-const LINGER: Duration = Duration::from_secs(3);
-
-/// Threads for work on files: a few for each call that may hold a permit by default. More only fight over the processors.
-const BLOCKING_THREADS: usize = 128;
-
-fn block_on(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
-    let exit = runtime.block_on(work);
-    runtime.shutdown_timeout(LINGER);
-    exit
 }
 
 fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {
