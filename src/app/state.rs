@@ -143,6 +143,18 @@ impl State {
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }
     }
+
+    /// Closes the log and makes its file as small as what is in it; the folder is held until then.
+    ///
+    /// # Errors
+    /// There is no room for a copy; then it stays as large as it is.
+    pub async fn close_compact(self) -> Result<(), OpenError> {
+        self.close().await;
+        let Some(log) = self.folder.as_ref().map(StateFolder::log) else { return Ok(()) };
+        let compacted = tokio::task::spawn_blocking(move || sqlite::compact(&log)).await;
+        // A panic has told of itself.
+        compacted.unwrap_or(Ok(()))
+    }
 }
 
 /// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew.
@@ -165,6 +177,13 @@ fn make_private(log: &Path) -> Result<(), FolderError> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
     let failed = |source| FolderError::Io { path: log.to_owned(), action: "write to it", source };
     made.map(drop).map_err(failed)
+}
+
+/// Bytes of the log in a state folder; nothing if there is none.
+pub fn log_bytes(folder: &Path) -> Option<u64> {
+    let sizes = ["log.db", "log.db-wal"].iter().filter_map(|name| folder.join(name).metadata().ok());
+    let sizes: Vec<u64> = sizes.map(|facts| facts.len()).collect();
+    (!sizes.is_empty()).then(|| sizes.iter().sum())
 }
 
 /// Where `run` keeps its runs if nobody says otherwise: `$XDG_STATE_HOME/herder`, or what is customary in its place.

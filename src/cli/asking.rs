@@ -30,7 +30,7 @@ pub(super) fn client(context: &Context) -> anyhow::Result<Client> {
     client_at(context)
 }
 
-fn client_at(context: &Context) -> anyhow::Result<Client> {
+pub(super) fn client_at(context: &Context) -> anyhow::Result<Client> {
     let place = place(context.socket.as_deref())?;
     // What is said to a stranger's socket is said to a stranger. Where there is none, that is told when it is asked.
     if place.path().exists() {

@@ -62,6 +62,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ("doctor", super::doctor::ABOUT),
             ("export", super::export::EXPORT),
             ("import", super::export::IMPORT),
+            ("prune", super::prune::ABOUT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
         ],

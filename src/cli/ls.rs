@@ -13,12 +13,13 @@ use super::{
     args::FilterArgs,
     asking::{Source, patiently, source},
     folder,
+    progress::short,
     start::say,
     stdout::Output,
     table,
 };
 use crate::{
-    app::isolation,
+    app::{isolation, state::log_bytes},
     clock::{Clock, SystemClock},
     daemon::{
         client::{Client, ClientError},
@@ -29,7 +30,8 @@ use crate::{
 pub(super) const ABOUT: &str = "List runs, the newest last
 
 They are the daemon's, or with --state those of a folder, also while it is being written. STANDS is how a run ended or, of one \
-that has not, what it is at and what it waits for. With --json a run is one line, as the daemon's API has it.";
+that has not, what it is at and what it waits for. How many there are, and how large the log is, is told on stderr. With --json \
+a run is one line, as the daemon's API has it.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder ls --standing running,paused
@@ -79,14 +81,24 @@ pub(crate) async fn main(args: LsArgs, context: Context) -> anyhow::Result<Exit>
         say("no runs");
     } else {
         let shown = out.line(&table::runs(&list.runs))?.is_continue() && out.flush()?.is_continue();
-        if shown && list.counts.total > list.runs.len() as u64 {
-            say(&table::counts(&list.counts, list.runs.len()));
+        if shown {
+            let log = log_size(&source).map_or_else(String::new, |size| format!("; {size}"));
+            say(&format!("{}{log}", table::counts(&list.counts, list.runs.len())));
         }
     }
     if let Source::Folder(state) = source {
         state.close().await;
     }
     Ok(Exit::Done)
+}
+
+/// How large the log is that the runs are of.
+fn log_size(source: &Source) -> Option<String> {
+    let bytes = match source {
+        Source::Folder(state) => log_bytes(state.folder.as_ref()?.path()),
+        Source::Daemon(_, status) => status.log_bytes,
+    };
+    Some(format!("log {}B", short(bytes?)))
 }
 
 async fn list(source: &Source, filter: &FilterArgs, limit: Option<usize>) -> anyhow::Result<RunList> {

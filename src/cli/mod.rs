@@ -6,7 +6,6 @@
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
-    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
@@ -49,8 +48,10 @@ pub mod overview;
 mod patches;
 pub mod policy;
 pub mod progress;
+pub mod prune;
 pub mod render;
 pub mod run;
+mod runtime;
 pub mod say;
 pub mod serve;
 pub mod set;
@@ -71,6 +72,7 @@ pub mod wait;
 mod waits;
 
 pub use exit::{Exit, MisfitError, UsageError};
+use runtime::block_on;
 
 const ABOUT: &str = "Run many LLM agents at once under one supervisor
 
@@ -193,6 +195,8 @@ enum Command {
     Import(export::ImportArgs),
     #[command(about = short(doctor::ABOUT), long_about = doctor::ABOUT, after_long_help = doctor::AFTER)]
     Doctor(doctor::DoctorArgs),
+    #[command(about = short(prune::ABOUT), long_about = prune::ABOUT, after_long_help = prune::AFTER)]
+    Prune(prune::PruneArgs),
     #[command(about = short(completions::ABOUT), long_about = completions::ABOUT)]
     #[command(after_long_help = completions::AFTER)]
     Completions(completions::CompletionsArgs),
@@ -278,6 +282,7 @@ impl Cli {
             Command::Doctor(args) => doctor::main(&args, &context),
             Command::Export(args) => block_on(export::export_main(args, context)),
             Command::Import(args) => block_on(export::import_main(args, context)),
+            Command::Prune(args) => block_on(prune::main(args, context)),
             Command::Demo(args) => block_on(demo::main(args, context)),
             Command::Run(args) => block_on(run::main(*args, context)),
             Command::Batch(args) => block_on(batch::main(*args, context)),
@@ -359,27 +364,13 @@ impl Cli {
             | Command::Doctor(_)
             | Command::Export(_)
             | Command::Import(_)
+            | Command::Prune(_)
             | Command::Completions(_) => Vec::new(),
             Command::Demo(_) => vec![Flag::new("--policy", &["defaults", "policy"], "trusted")],
         };
         self.global.flags(&mut flags);
         flags
     }
-}
-
-/// How long what still blocks a thread may go on once a command is over: a file system that does not answer would keep
-/// the process for ever.
-const LINGER: Duration = Duration::from_secs(3);
-
-/// Threads for work on files: a few for each call that may hold a permit by default. More only fight over the processors.
-const BLOCKING_THREADS: usize = 128;
-
-fn block_on(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
-    let exit = runtime.block_on(work);
-    runtime.shutdown_timeout(LINGER);
-    exit
 }
 
 fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {

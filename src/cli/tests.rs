@@ -1,5 +1,7 @@
 //! The command line as it is read, and what `--help` says of it.
 
+use std::time::Duration;
+
 use clap::{CommandFactory, Parser};
 
 use super::*;

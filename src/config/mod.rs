@@ -21,6 +21,7 @@ mod layer;
 mod model;
 pub mod policies;
 mod resolve;
+mod retention;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use effective::Effective;
 use layer::{Layers, Origin, Spelling};
 pub use model::{CallIds, ModelTable, Provider, Reasoning, Secret, TokenLimit};
 pub use resolve::{Key, Model, Price};
+pub use retention::{Age, Retention};
 pub use sections::{
     Approvals, Budget, CommandTool, Daemon, Defaults, Durability, Isolation, Keep, LogFormat, Notify,
     Occasion, ProcessLimits, Role, Schema, Store, Supervisor, Telemetry, Timeouts, Tools,
@@ -51,6 +53,7 @@ pub struct Config {
     pub confine: Confine,
     pub isolate: Isolation,
     pub store: Store,
+    pub retention: Retention,
     pub telemetry: Telemetry,
     pub daemon: Daemon,
     #[serde(default)]

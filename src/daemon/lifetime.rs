@@ -111,6 +111,10 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
     let began = begin(&desk, &mut signals).await;
     if matches!(began, Ok(Begun::Ready)) {
         ready(&desk);
+        desk.work().spawn({
+            let desk = desk.clone();
+            async move { desk.keep_pruned().await }
+        });
         until_stopped(&desk, &mut signals).await;
     }
     finish(&desk, &mut signals).await;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::app::state::log_bytes;
+
 /// What the system says. What it does not say is absent.
 pub(super) struct Facts {
     /// Bytes of memory held.
@@ -11,9 +13,7 @@ pub(super) struct Facts {
 }
 
 pub(super) fn facts(state: &Path) -> Facts {
-    let sizes = ["log.db", "log.db-wal"].iter().filter_map(|name| state.join(name).metadata().ok());
-    let sizes: Vec<u64> = sizes.map(|facts| facts.len()).collect();
-    Facts { rss_bytes: rss(), log_bytes: (!sizes.is_empty()).then(|| sizes.iter().sum()) }
+    Facts { rss_bytes: rss(), log_bytes: log_bytes(state) }
 }
 
 fn rss() -> Option<u64> {

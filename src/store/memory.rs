@@ -4,7 +4,7 @@
 //! shared, so an append costs about a microsecond.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -182,6 +182,28 @@ impl Log {
         counts
     }
 
+    fn forget(&mut self, batches: &[BatchId], runs: &[RunId]) {
+        let is_ended =
+            |run: &RunId| self.records.iter().any(|record| record.run == *run && record.ended_at.is_some());
+        let gone: BTreeSet<RunId> = runs.iter().copied().filter(is_ended).collect();
+        self.appends.retain(|append| !gone.contains(&append.run));
+        self.records.retain(|record| !gone.contains(&record.run));
+        self.runs.retain(|run, _| !gone.contains(run));
+        for known in self.runs.values_mut() {
+            (known.appends, known.record) = (Vec::new(), None);
+        }
+        for (index, append) in self.appends.iter().enumerate() {
+            self.runs.entry(append.run).or_default().appends.push(index);
+        }
+        for (index, record) in self.records.iter().enumerate() {
+            self.runs.entry(record.run).or_default().record.get_or_insert(index);
+        }
+        let is_open = |batch: BatchId| {
+            self.records.iter().any(|record| record.batch == Some(batch) && record.ended_at.is_none())
+        };
+        self.batches.retain(|(known, _)| !batches.contains(&known.id) || is_open(known.id));
+    }
+
     fn record_batch(&mut self, batch: BatchRecord, tasks: Vec<TaskRecord>) {
         let index = self.batches.iter().position(|(known, _)| known.id == batch.id).unwrap_or_else(|| {
             self.batches.push((batch.clone(), Vec::new()));
@@ -271,6 +293,13 @@ impl EventStore for MemoryStore {
         self.look(|log| {
             let found = log.batches.iter().find(|(known, _)| known.id == batch);
             found.map_or_else(Vec::new, |(_, tasks)| tasks.clone())
+        })
+    }
+
+    fn forget(&self, batches: Vec<BatchId>, runs: Vec<RunId>) -> Result<Ticket, StoreError> {
+        self.change(|log| {
+            log.forget(&batches, &runs);
+            Ok(())
         })
     }
 

@@ -111,6 +111,11 @@ pub trait EventStore: Send + Sync + 'static {
     /// The tasks of a batch, in the order in which they were recorded.
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>>;
 
+    /// Takes batches off the record, with their tasks, and runs with all that is of record of them. What is open stays: a
+    /// run that has not ended, a batch that has such a run. All of it goes at once or nothing does. Their places and
+    /// numbers are not used again; whoever reads on finds a gap.
+    fn forget(&self, batches: Vec<BatchId>, runs: Vec<RunId>) -> Result<Ticket, StoreError>;
+
     /// Keeps a small fact of whoever runs the runs, not of any one of them, or with no value forgets it.
     fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError>;
 

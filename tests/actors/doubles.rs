@@ -333,6 +333,10 @@ impl EventStore for TroubledStore {
         self.inner.tasks(batch)
     }
 
+    fn forget(&self, batches: Vec<BatchId>, runs: Vec<RunId>) -> Result<Ticket, StoreError> {
+        self.inner.forget(batches, runs)
+    }
+
     fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {
         self.inner.save_setting(name, value)
     }

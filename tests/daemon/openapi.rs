@@ -303,6 +303,8 @@ async fn a_request_that_is_not_right_is_told_what_would_be() {
         (404, UnknownBatch, "GET", "/v1/batches/none/results", json, "", "no batch \"none\""),
         (404, UnknownModel, "POST", "/v1/models/none/pause", json, "", "openai:NAME"),
         (400, BadRequest, "POST", "/v1/pause", json, r#"{"mode": "hard"}"#, "expected `soft` or `hold`"),
+        (400, BadRequest, "POST", "/v1/prune", json, "", "missing field `older_than_s`"),
+        (400, BadRequest, "POST", "/v1/prune", json, r#"{"older_than_s": -1}"#, "a whole number from 0"),
         (400, BadRequest, "GET", "/v1/stats?by=mood", json, "", "want model, batch"),
         (400, BadRequest, "GET", "/v1/audit?limit=10001", json, "", "want 1 to 10000"),
     ];

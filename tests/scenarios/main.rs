@@ -19,14 +19,17 @@ mod daemon_batch;
 mod daemon_mcp;
 mod daemon_runs;
 mod doubt;
+mod full_disk;
 mod input;
 mod isolate;
+mod mending;
 mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]
 mod model;
 mod policy;
 mod provider;
+mod prune;
 mod reading;
 mod resume;
 mod run;

@@ -172,6 +172,7 @@ impl Batches {
         undisturbed(async move {
             entry.check()?;
             let mut work = entry.work.lock().await;
+            batches.entry(id)?;
             let mut record = work.record.clone();
             let changed = retune(&mut record);
             if changed {
@@ -195,6 +196,7 @@ impl Batches {
         undisturbed(async move {
             entry.check().map_err(|unread| RequeueError::Unable(unread.to_string()))?;
             let mut work = entry.work.lock().await;
+            batches.entry(id)?;
             if batches.0.closing.is_cancelled() {
                 return Err(RequeueError::Stopping);
             }

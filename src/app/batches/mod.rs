@@ -27,6 +27,7 @@ mod board;
 mod control;
 mod drive;
 mod entry;
+mod forget;
 mod lines;
 mod record;
 mod recover;
@@ -39,6 +40,7 @@ mod tests;
 
 pub use control::{RequeueError, Which};
 pub use entry::Unread;
+pub use forget::Held;
 pub use recover::Recovered;
 pub use results::{Reading, ResultsError};
 pub use spool::SpoolError;
@@ -250,6 +252,10 @@ impl Batches {
 
     fn entries(&self) -> Vec<Arc<Entry>> {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn remove(&self, id: BatchId) {
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     fn insert(&self, entry: &Arc<Entry>) {

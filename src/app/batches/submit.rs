@@ -274,6 +274,11 @@ impl Batches {
         let id = entry.id;
         entry.check()?;
         let mut work = entry.work.lock().await;
+        if self.entry(id).is_err() {
+            // It was taken off the record meanwhile, so this is a new one.
+            drop(work);
+            return Box::pin(self.take_on(batch, spooled, tasks)).await;
+        }
         let count = tasks.count();
         let places = batch.options.places(&tasks)?;
         let unchanged = Submitted { id, changed: false, tasks: count };

@@ -17,8 +17,19 @@ const LITTLE: u64 = 1 << 30;
 const NONE: u64 = 64 << 20;
 
 /// What herder puts into a folder under a name of its own.
-const KNOWN: [&str; 9] =
-    ["format", "lock", "log.db", "log.db-wal", "log.db-shm", "spill", "batches", "daemon.log", "token"];
+const KNOWN: [&str; 11] = [
+    "format",
+    "lock",
+    "log.db",
+    "log.db-wal",
+    "log.db-shm",
+    "spill",
+    "batches",
+    "patches",
+    "work",
+    "daemon.log",
+    "token",
+];
 
 /// Beginnings of the names of what was set aside.
 const SET_ASIDE: [&str; 2] = ["log.db.damaged-", "format.damaged-"];

@@ -12,8 +12,8 @@ use crate::{
     daemon::{
         desk::{AuditQuery, Desk, StatsQuery},
         wire::{
-            ApiError, AuditList, Changed, ConfigPatch, ConfigView, ModelList, Pause, ReloadReport, StatsList,
-            Status, Stop,
+            ApiError, AuditList, Changed, ConfigPatch, ConfigView, ModelList, Pause, Prune, PruneReport,
+            ReloadReport, StatsList, Status, Stop,
         },
     },
     domain::gate::Scope,
@@ -91,6 +91,17 @@ pub(super) async fn reload(
     caller: Caller,
 ) -> Result<Json<ReloadReport>, ApiError> {
     Ok(Json(desk.reload(&caller.operator()?).await?))
+}
+
+/// Takes old runs off the record, and what they left. A request that takes long is seen through if its connection ends.
+#[utoipa::path(post, path = "/v1/prune", tag = "daemon", operation_id = "prune", request_body = Prune,
+    responses((status = 200, body = PruneReport)))]
+pub(super) async fn prune(
+    State(desk): State<Arc<Desk>>,
+    caller: Caller,
+    Body(prune): Body<Prune>,
+) -> Result<Json<PruneReport>, ApiError> {
+    Ok(Json(desk.prune(prune, &caller.operator()?).await?))
 }
 
 /// Stops the daemon: runs end their turn, and go on at the next start.

@@ -70,6 +70,7 @@ pub fn router(desk: Arc<Desk>) -> Router {
         .routes(routes!(control::resume))
         .routes(routes!(control::config, control::change_config))
         .routes(routes!(control::reload))
+        .routes(routes!(control::prune))
         .routes(routes!(control::stop))
         .routes(routes!(control::status))
         .routes(routes!(control::stats))

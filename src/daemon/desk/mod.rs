@@ -41,6 +41,7 @@ mod gates;
 mod keys;
 mod list;
 mod models;
+mod prune;
 mod reload;
 mod stats;
 mod status;
@@ -109,6 +110,8 @@ pub struct Desk {
     keys: Keys,
     /// Held while what is paused changes.
     gate_changes: tokio::sync::Mutex<()>,
+    /// Held while old runs are removed.
+    pruning: tokio::sync::Mutex<()>,
     place: Place,
     config: RwLock<(Arc<Config>, Arc<Effective>)>,
     /// What the configuration is read from again; what was changed live comes last.
@@ -190,6 +193,7 @@ impl Desk {
             hub,
             keys: Keys::default(),
             gate_changes: tokio::sync::Mutex::default(),
+            pruning: tokio::sync::Mutex::default(),
             place,
             config: RwLock::new((Arc::new(config), Arc::new(effective))),
             sources: Mutex::new((sources, files)),

@@ -37,6 +37,7 @@ const LIVE_KEYS: &[&str] = &[
     "defaults.stop_on_tool_error",
     "models",
     "notify",
+    "retention",
     "supervisor.max_live_runs",
     "supervisor.max_cost_usd",
     "supervisor.drain_s",

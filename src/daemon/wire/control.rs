@@ -65,6 +65,37 @@ pub struct Stop {
     pub now: bool,
 }
 
+/// Which runs are to be taken off the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"older_than_s": 2_592_000, "keep_failed": true, "dry_run": true}))]
+#[serde(deny_unknown_fields)]
+pub struct Prune {
+    /// Those that ended more than so many seconds ago. Runs of a batch go together, once all of it has ended and is so old.
+    #[serde(deserialize_with = "number::required")]
+    pub older_than_s: u32,
+    /// But not those that did not end as done, nor batches in which a task did not.
+    #[serde(default)]
+    pub keep_failed: bool,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What was taken off the record, or would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PruneReport {
+    /// Whether it was only looked.
+    pub dry_run: bool,
+    /// Runs, those of batches included.
+    pub runs: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Batches that are old and stay, since not all of their tasks have ended.
+    pub unfinished: u64,
+    /// Bytes of the log now. A daemon keeps the room and uses it again; `herder prune` gives it back when no daemon runs.
+    pub log_bytes: Option<u64>,
+}
+
 /// Answer of `/healthz` and `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {

@@ -22,7 +22,7 @@ pub use approval::{
 pub use batch::{BatchList, BatchOptions, BatchPatch, BatchState, BatchView, BatchWait, WaitReason};
 pub use control::{
     AuditEntry, AuditList, Changed, ConfigPatch, ConfigView, Gate, GateKind, Health, Load, Pause, PauseMode,
-    Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
+    Prune, PruneReport, Rates, ReloadReport, StatsList, StatsRow, Status, Stop,
 };
 pub use error::{ApiError, Code};
 pub use event::{EventView, StreamEvent};

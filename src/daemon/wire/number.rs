@@ -14,6 +14,11 @@ pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Resu
     from.deserialize_any(Whole(PhantomData))
 }
 
+/// A whole number that must be there.
+pub(super) fn required<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, D::Error> {
+    whole(from)?.ok_or_else(|| D::Error::invalid_type(Unexpected::Unit, &Whole::<T>(PhantomData)))
+}
+
 struct Whole<T>(PhantomData<T>);
 
 /// Below this, whole numbers of floating point are exact.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod feeds;
+mod forgetting;
 mod log;
 mod runs;
 
@@ -90,6 +91,10 @@ contract! {
         batches_and_their_tasks_are_kept_in_order,
         a_setting_is_kept_until_it_is_replaced_or_forgotten,
         changes_that_were_asked_for_are_found_by_who_asked_what;
+    forgetting:
+        a_forgotten_run_is_gone_and_the_others_are_as_they_were,
+        a_place_is_not_used_again_even_if_it_was_the_last,
+        what_is_open_is_not_forgotten;
 }
 
 fn seq(raw: u64) -> Seq {

@@ -6,6 +6,7 @@
 
 mod append;
 mod check;
+mod compact;
 #[cfg(test)]
 mod damaged;
 mod follow;
@@ -46,6 +47,7 @@ use self::{
     writer::Writer,
 };
 pub use self::{
+    compact::compact,
     salvage::{Salvaged, salvage},
     survey::{Finding, Repaired, Survey, repair, survey},
 };
@@ -339,6 +341,10 @@ impl EventStore for SqliteStore {
 
     fn tasks(&self, batch: BatchId) -> BoxFuture<'_, Result<Vec<TaskRecord>, StoreError>> {
         self.read_after_writes(move |db| read::tasks(db, batch))
+    }
+
+    fn forget(&self, batches: Vec<BatchId>, runs: Vec<RunId>) -> Result<Ticket, StoreError> {
+        self.queue.hand_over(Request::Forget { batches, runs })
     }
 
     fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {

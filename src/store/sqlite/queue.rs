@@ -11,7 +11,7 @@ use std::{
 
 use super::append::Append;
 use crate::{
-    domain::id::{RunId, Seq},
+    domain::id::{BatchId, RunId, Seq},
     store::{AuditRecord, BatchRecord, StoreError, TaskRecord, Ticket},
 };
 
@@ -29,6 +29,7 @@ pub(super) enum Request {
     Batch { batch: BatchRecord, tasks: Vec<TaskRecord> },
     Setting { name: String, value: Option<String> },
     Audit(AuditRecord),
+    Forget { batches: Vec<BatchId>, runs: Vec<RunId> },
 }
 
 impl Request {
@@ -42,6 +43,8 @@ impl Request {
             }
             Self::Setting { name, value } => name.len() + value.as_ref().map_or(0, String::len),
             Self::Audit(record) => record.target.len() + record.detail.as_ref().map_or(0, String::len),
+            // Much is to be done for it, so it is the last of its transaction.
+            Self::Forget { .. } => GROUP_BYTES,
         }
     }
 }

@@ -11,7 +11,10 @@ use std::{
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
-use super::check::{Stored, columns};
+use super::{
+    check::{Stored, columns},
+    rows::LAST_FORGOTTEN,
+};
 use crate::{
     domain::{
         event::Envelope,
@@ -188,9 +191,9 @@ pub(super) fn tasks(db: &Connection, batch: BatchId) -> Result<Vec<TaskRecord>, 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Every setting, by name.
+/// Every setting, by name, but the log's own.
 pub(super) fn settings(db: &Connection) -> Result<BTreeMap<String, String>, StoreError> {
-    let mut select = db.prepare_cached("SELECT name, value FROM setting")?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut select = db.prepare_cached("SELECT name, value FROM setting WHERE name != ?1")?;
+    let rows = select.query_map([LAST_FORGOTTEN], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

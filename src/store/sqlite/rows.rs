@@ -3,11 +3,11 @@
 //!
 //! Each change is part of a transaction of the writer's, and knows nothing of the others in it.
 
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::append::Milestone;
 use crate::{
-    domain::id::{BatchId, RunId, Seq},
+    domain::id::{BatchId, Pos, RunId, Seq},
     store::{AuditRecord, BatchRecord, TaskRecord},
 };
 
@@ -95,6 +95,41 @@ pub(super) fn record_batch(
     )?;
     for task in tasks {
         record.execute(params![id, task.task_id, task.hash])?;
+    }
+    Ok(())
+}
+
+/// The setting that has the place of the last fact before something was forgotten: no place is used twice.
+pub(super) const LAST_FORGOTTEN: &str = "log.last-forgotten";
+
+/// Takes away what there is of these batches and runs, but for what is open; `last` is the place of the last fact.
+pub(super) fn forget(
+    change: &Transaction<'_>,
+    batches: &[BatchId],
+    runs: &[RunId],
+    last: Pos,
+) -> rusqlite::Result<()> {
+    save_setting(change, LAST_FORGOTTEN, Some(&last.to_string()))?;
+    let mut ended = change.prepare_cached("SELECT pos FROM run WHERE id = ?1 AND ended_at IS NOT NULL")?;
+    for run in runs {
+        let Some(number) = ended.query_row([run.as_bytes()], |row| row.get::<_, i64>(0)).optional()? else {
+            continue;
+        };
+        for by_number in ["DELETE FROM append WHERE run = ?1", "DELETE FROM run WHERE pos = ?1"] {
+            change.prepare_cached(by_number)?.execute([number])?;
+        }
+        for by_id in ["DELETE FROM checkpoint WHERE run = ?1", "DELETE FROM damaged WHERE run = ?1"] {
+            change.prepare_cached(by_id)?.execute([run.as_bytes()])?;
+        }
+    }
+    for batch in batches {
+        let open = "SELECT EXISTS (SELECT 1 FROM run WHERE batch = ?1 AND standing = 'open')";
+        if change.prepare_cached(open)?.query_row([batch.as_bytes()], |row| row.get(0))? {
+            continue;
+        }
+        for by_batch in ["DELETE FROM task WHERE batch = ?1", "DELETE FROM batch WHERE batch = ?1"] {
+            change.prepare_cached(by_batch)?.execute([batch.as_bytes()])?;
+        }
     }
     Ok(())
 }

@@ -56,6 +56,8 @@ struct Written {
     last: Pos,
     appends: Vec<Kept>,
     refused: Vec<(Ticket, StoreError)>,
+    /// Whether something is gone that was there.
+    has_forgotten: bool,
 }
 
 impl Writer {
@@ -98,7 +100,11 @@ impl Writer {
             Ok(written) => {
                 group.reach(Edge::After);
                 self.set_well();
-                self.tail.extend(written.appends);
+                if written.has_forgotten {
+                    self.tail.clear();
+                } else {
+                    self.tail.extend(written.appends);
+                }
                 // First: whoever learns that a ticket is durable finds it so here, too.
                 self.durable.send_if_modified(|last| std::mem::replace(last, written.last) != written.last);
                 self.tickets.decide(group.last(), written.refused);
@@ -189,7 +195,8 @@ fn is_for_want_of_room(error: &rusqlite::Error) -> bool {
 
 fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Result<Written> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut written = Written { last: last_pos(&change)?, appends: Vec::new(), refused: Vec::new() };
+    let mut written =
+        Written { last: last_pos(&change)?, appends: Vec::new(), refused: Vec::new(), has_forgotten: false };
     for (ticket, request) in group.tickets().zip(&group.requests) {
         match request {
             Request::Append(append) => {
@@ -219,6 +226,11 @@ fn write(db: &mut Connection, heads: &mut Heads, group: &Group) -> rusqlite::Res
             Request::Batch { batch, tasks } => rows::record_batch(&change, batch, tasks)?,
             Request::Setting { name, value } => rows::save_setting(&change, name, value.as_deref())?,
             Request::Audit(record) => rows::record_audit(&change, record)?,
+            Request::Forget { batches, runs } => {
+                rows::forget(&change, batches, runs, written.last)?;
+                heads.clear();
+                written.has_forgotten = true;
+            }
         }
     }
     change.commit()?;
@@ -233,7 +245,13 @@ impl Group {
                 (Request::Append(append), _) => crash::facts(&append.facts, edge),
                 (Request::Batch { .. }, Edge::Before) => crash::point(Point::BeforeBatch),
                 (Request::Batch { .. }, Edge::After) => crash::point(Point::AfterBatch),
-                (Request::Checkpoint { .. } | Request::Setting { .. } | Request::Audit(_), _) => {}
+                (
+                    Request::Checkpoint { .. }
+                    | Request::Setting { .. }
+                    | Request::Audit(_)
+                    | Request::Forget { .. },
+                    _,
+                ) => {}
             }
         }
     }
@@ -276,11 +294,13 @@ fn head(db: &Connection, run: RunId) -> rusqlite::Result<Option<Head>> {
     db.prepare_cached(last)?.query_row([run.as_bytes()], place).optional()
 }
 
-/// The place of the last fact in the file.
+/// The place of the last fact in the file, or of the last that was there.
 pub(super) fn last_pos(db: &Connection) -> rusqlite::Result<Pos> {
-    let last = "SELECT pos + count - 1 FROM append ORDER BY pos DESC LIMIT 1";
-    let pos = db.prepare_cached(last)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(pos.map_or(Pos::START, Pos::new))
+    let last = "SELECT max(
+        coalesce((SELECT pos + count - 1 FROM append ORDER BY pos DESC LIMIT 1), 0),
+        coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = ?1), 0))";
+    let pos = db.prepare_cached(last)?.query_row([rows::LAST_FORGOTTEN], |row| row.get(0))?;
+    Ok(Pos::new(pos))
 }
 
 /// Inserts an append to the run of that number, or to a run that is new.

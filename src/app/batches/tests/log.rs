@@ -93,6 +93,10 @@ impl EventStore for Failing {
         self.log.tasks(batch)
     }
 
+    fn forget(&self, batches: Vec<BatchId>, runs: Vec<RunId>) -> Result<Ticket, StoreError> {
+        self.or_lost(|| self.log.forget(batches, runs))
+    }
+
     fn save_setting(&self, name: &str, value: Option<String>) -> Result<Ticket, StoreError> {
         self.or_lost(|| self.log.save_setting(name, value))
     }
