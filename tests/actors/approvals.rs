@@ -12,6 +12,7 @@ use herder::{
         call::Failure,
         event::{Event, Grant, ParkReason, Resolution},
         id::RunId,
+        policy::Policy,
         run::{Answer, Input, Refused},
     },
 };
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    doubles::Double,
     pause::{held, until_held, until_live},
     stage::{PATIENCE, Plan, Stage, calls, replay, says},
 };
@@ -53,9 +55,9 @@ async fn approve(stage: &Stage, run: RunId, approval: u32) {
 
 async fn resolutions(stage: &Stage, run: RunId) -> Vec<Resolution> {
     let log = stage.log(run).await.into_iter();
-    log.filter_map(|one| match one.fact.event {
-        Event::ApprovalResolved(resolved) => Some(resolved.resolution),
-        _ => None,
+    log.filter_map(|one| {
+        let Event::ApprovalResolved(resolved) = one.fact.event else { return None };
+        Some(resolved.resolution)
     })
     .collect()
 }
@@ -115,7 +117,9 @@ async fn a_change_of_a_file_that_was_changed_meanwhile_is_asked_about_again() {
     stage.until(run, "approval_requested", 2).await;
     until_held(&stage, 1).await;
     assert_eq!(stage.text("ws", "a.txt"), "somebody else's\n");
-    let late = resolve(&stage, run, 1, Answer::Approve(None)).await;
+    let (answer, by) = (Answer::Reject(None), None);
+    let late =
+        stage.supervisor.ask(run, Input::Resolve { approval: 1, answer, command: "k9".into(), by }).await;
     assert!(matches!(late, Err(AskError::Refused(Refused::Resolved(Resolution::Superseded)))), "{late:?}");
     let preview = replay(run, &stage.log(run).await).approval(2).unwrap().request.preview.clone().unwrap();
     assert!(preview.contains("\n-somebody else's\n+new\n"), "{preview}");
@@ -197,6 +201,24 @@ async fn what_nobody_answers_is_denied_at_its_time_and_the_wait_is_no_time_of_th
     assert_eq!(resolutions(&stage, run).await, [Resolution::Expired]);
     assert_eq!(&*stage.results(run).await[0].output, "denied: nobody approved of it in time");
     assert!(!stage.path("ws", "a.txt").exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_answer_passes_while_other_calls_of_the_run_are_at_work() {
+    let policy: Policy = serde_json::from_value(json!({
+        "name": "p",
+        "rule": [{ "tools": ["slow"], "decision": "allow" }, { "decision": "ask" }]
+    }))
+    .unwrap();
+    let expire = Some(Duration::from_secs(60));
+    let plan = Plan { policy, ..Plan::paused() }.tool(Double::slow("slow", Duration::from_secs(300)));
+    let stage = plan.settings(|settings| settings.approvals = Some(Approvals { expire })).start().await;
+    let submitted = stage.run(&asks_for(&[("s", "slow", json!({})), ("a", "write", write("new\n"))]));
+    let (run, start) = (submitted.run, Instant::now());
+    stage.until(run, "approval_resolved", 1).await;
+    assert!(start.elapsed() < Duration::from_secs(100), "the other call is still at work");
+    assert_eq!(resolutions(&stage, run).await, [Resolution::Expired]);
+    assert_eq!(stage.outcome(submitted).await, "done");
 }
 
 #[tokio::test]

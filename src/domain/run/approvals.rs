@@ -15,7 +15,9 @@ pub struct Approval {
     pub request: Arc<ApprovalRequested>,
     /// When.
     pub at: Timestamp,
-    /// What became of it, once something has.
+    /// What a person answered, if one did.
+    pub answered: Option<Arc<ApprovalResolved>>,
+    /// What became of it last, once something has.
     pub resolved: Option<Arc<ApprovalResolved>>,
 }
 
@@ -45,7 +47,7 @@ impl Run {
 
     /// What is approved beforehand.
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.approvals.iter().filter_map(|approval| approval.resolved.as_ref()?.grant.as_ref())
+        self.approvals.iter().filter_map(|approval| approval.answered.as_ref()?.grant.as_ref())
     }
 
     /// Whether all that is left to do in it waits for people to decide.

@@ -244,7 +244,7 @@ impl Run {
     }
 
     fn ask_people(&mut self, request: &Arc<ApprovalRequested>, at: Timestamp) {
-        self.approvals.push(Approval { request: request.clone(), at, resolved: None });
+        self.approvals.push(Approval { request: request.clone(), at, answered: None, resolved: None });
         let Some(calls) = self.open_calls() else { return };
         let Some(open) = calls.get_mut(&request.call) else { return };
         open.asked = Some(request.clone());
@@ -260,6 +260,9 @@ impl Run {
     fn resolve(&mut self, resolved: &Arc<ApprovalResolved>) {
         let place = usize::try_from(resolved.approval).unwrap_or(usize::MAX).wrapping_sub(1);
         if let Some(approval) = self.approvals.get_mut(place) {
+            if resolved.command.is_some() {
+                approval.answered = Some(resolved.clone());
+            }
             approval.resolved = Some(resolved.clone());
         }
         let Some(calls) = self.open_calls() else { return };

@@ -23,13 +23,17 @@ const UNANSWERED: &str = "denied: nobody approved of it in time";
 impl Run {
     /// Why this answer is not taken, or not again, if the approval was resolved before.
     pub fn resolved_before(&self, approval: u32, answer: &Answer, command: &str) -> Option<Refused> {
-        let resolved = self.approval(approval)?.resolved.as_ref()?;
-        let is_same = resolved.command.as_deref() == Some(command)
-            && match (answer, resolved.resolution) {
-                (Answer::Approve(grant), Resolution::Approved) => *grant == resolved.grant,
-                (Answer::Reject(reason), Resolution::Rejected) => *reason == resolved.reason,
-                (Answer::Approve(_) | Answer::Reject(_), _) => false,
-            };
+        let approval = self.approval(approval)?;
+        let resolved = approval.resolved.as_ref()?;
+        // Also of one that was not used, since the call had become something else.
+        let is_same = approval.answered.as_ref().is_some_and(|answered| {
+            answered.command.as_deref() == Some(command)
+                && match (answer, answered.resolution) {
+                    (Answer::Approve(grant), Resolution::Approved) => *grant == answered.grant,
+                    (Answer::Reject(reason), Resolution::Rejected) => *reason == answered.reason,
+                    (Answer::Approve(_) | Answer::Reject(_), _) => false,
+                }
+        });
         Some(if is_same { Refused::Unchanged } else { Refused::Resolved(resolved.resolution) })
     }
 

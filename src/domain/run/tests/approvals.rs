@@ -176,7 +176,9 @@ fn an_approval_of_what_is_something_else_by_now_is_not_used_and_a_person_is_aske
         play.tell(approve(number));
         assert_eq!(play.tell(again("a", "02")), ["approval_resolved", "approval_requested"]);
         assert_eq!(play.run.owed(), []);
-        assert_eq!(play.attempt(approve(number)), Err(Refused::Resolved(Resolution::Superseded)));
+        assert_eq!(play.attempt(approve(number)), Err(Refused::Unchanged), "the same answer");
+        let other = answer(number, Answer::Approve(None), "k2");
+        assert_eq!(play.attempt(other), Err(Refused::Resolved(Resolution::Superseded)));
     }
     play.tell(approve(3));
     let kinds = play.tell(again("a", "03"));
@@ -281,6 +283,8 @@ fn what_is_approved_for_the_run_is_kept() {
     play.tell(answer(1, Answer::Approve(Some(grant.clone())), "k1"));
     play.tell(approve(2));
     assert_eq!(play.run.grants().collect::<Vec<_>>(), [&grant]);
+    play.tell(again("a", "02"));
+    assert_eq!(play.run.grants().collect::<Vec<_>>(), [&grant], "though the call had become something else");
 }
 
 #[test]
