@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{id::BatchId, run::Run, task::TaskSpec};
+use super::{
+    id::BatchId,
+    run::{Phase, Run},
+    task::TaskSpec,
+};
 
 /// Which runs a gate is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,7 +70,9 @@ impl Gates {
     /// Whether a run that has no slot is kept from getting one: by a gate, or since a person has paused it.
     pub fn keep(&self, run: &Run) -> bool {
         let shut = |spec: &Arc<TaskSpec>| self.shut_for(spec.batch, &spec.model).is_some();
-        run.is_paused() || run.spec().is_some_and(shut)
+        // One whose process died in the midst of its calls ends its turn first, as it would have.
+        let is_held = run.is_paused() && !(run.parked().is_none() && matches!(run.phase(), Phase::Acting(_)));
+        is_held || run.spec().is_some_and(shut)
     }
 
     /// Whether a run that is live is to be held before its next request.

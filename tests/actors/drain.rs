@@ -333,3 +333,17 @@ async fn a_run_that_was_taken_up_is_cancelled_while_it_waits_for_its_slot() {
     assert_eq!((end.outcome.to_string(), end.duration_us), ("cancelled".to_owned(), 0));
     assert_eq!(stage.results(run).await[0].failure, Some(Failure::OutcomeUnknown));
 }
+
+#[tokio::test]
+async fn a_paused_run_that_was_killed_in_its_calls_ends_its_turn_first_and_is_held_then() {
+    let stage = Plan::default().start().await;
+    stage.write("ws", "a.txt", "one\n");
+    let arguments = json!({ "path": "a.txt" });
+    let mut run = killed_before(&stage, "read", arguments, EffectClass::Read, None, &json!({})).await;
+    tell(&stage, &mut run, Input::Pause).await;
+    let resumed = stage.supervisor.resume(run.id()).await.unwrap();
+    stage.until(run.id(), "parked", 1).await;
+    assert_eq!(stage.results(run.id()).await.len(), 1);
+    stage.unpause(run.id()).await.unwrap();
+    assert_eq!(stage.outcome(resumed).await, "done");
+}
