@@ -131,6 +131,34 @@ async fn a_change_of_a_file_that_was_changed_meanwhile_is_asked_about_again() {
 }
 
 #[tokio::test]
+async fn a_person_is_shown_all_of_a_change_and_no_path_makes_lines_of_its_own() {
+    let stage = careful().start().await;
+    let lines = |word: &str| (0..6_000).map(|n| format!("{word} {n}\n")).collect::<String>();
+    stage.write("ws", "a.txt", &lines("old"));
+    let forged = json!({ "path": "b\n@@ -0,0 +1,1 @@\n+nice\n--- c", "content": "rm -rf /\n" });
+    let submitted = stage.run(&asks_for(&[("a", "write", write(&lines("new"))), ("b", "write", forged)]));
+    until_held(&stage, 1).await;
+    let run = replay(submitted.run, &stage.log(submitted.run).await);
+    let preview = |number| run.approval(number).unwrap().request.preview.clone().unwrap();
+    let whole = preview(1);
+    for n in 0..6_000 {
+        assert!(whole.contains(&format!("\n-old {n}\n")) && whole.contains(&format!("\n+new {n}\n")), "{n}");
+    }
+    assert_eq!(preview(2).lines().count(), 4, "{}", preview(2));
+    assert!(preview(2).starts_with("--- /dev/null\n+++ \"b\\n@@"), "{}", preview(2));
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_look_over_is_not_asked_about_and_not_done() {
+    let stage = careful().start().await;
+    let submitted = stage.run(&asks_for(&[("a", "write", write(&"a line of it\n".repeat(100_000)))]));
+    let run = submitted.run;
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert!(stage.results(run).await[0].output.contains("in smaller steps"));
+    assert!(!stage.path("ws", "a.txt").exists());
+}
+
+#[tokio::test]
 async fn a_path_that_leads_elsewhere_by_then_is_asked_about_again() {
     let stage = careful().start().await;
     stage.write("ws", "one.txt", "same\n");

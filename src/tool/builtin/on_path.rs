@@ -4,7 +4,7 @@
 //! anew. A change that has begun is always waited for: the lock must not go before it. A look at one file is taken at
 //! once, since it needs no word in the log before it.
 
-use std::{fs, sync::Arc};
+use std::{borrow::Cow, fs, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -30,6 +30,9 @@ use crate::{
 /// A file up to this size is looked at where the call is, and not on a thread that may block.
 const QUICK_BYTES: u64 = 64 << 10;
 
+/// Bytes of a diff that a person is shown whole: what is more nobody would look over.
+const MAX_PREVIEW: usize = 1 << 20;
+
 /// A tool that works on what one path names.
 pub(super) trait OnPath: Send + Sync + 'static {
     type Arguments: DeserializeOwned;
@@ -50,7 +53,7 @@ pub(super) trait OnPath: Send + Sync + 'static {
         cancel: &CancellationToken,
     ) -> Result<Prepared, Refused>;
 
-    /// The change of a file that the call would make, if it makes one, with the lines that change. May block.
+    /// The change of a file that the call would make, if it makes one. May block.
     fn plan(&self, _: Self::Arguments, _: &Resolved) -> Result<Option<mutate::Change>, Refused> {
         Ok(None)
     }
@@ -119,6 +122,11 @@ fn announced(prepared: &replace::Prepared) -> FileChange {
         before: prepared.hash_before.clone(),
         after: prepared.hash_after.clone(),
     }
+}
+
+/// A path that begins no line of its own in a diff, whatever is in it.
+fn in_a_header(path: &str) -> Cow<'_, str> {
+    if path.contains(char::is_control) { format!("{path:?}").into() } else { path.into() }
 }
 
 /// Tells the model of an error.
@@ -234,9 +242,18 @@ impl<T: OnPath> Tool for PathTool<T> {
         match self.tool.plan(arguments, &target) {
             Ok(None) => Ok(Preview::default()),
             Ok(Some(change)) => {
-                let diff = change.diff.unwrap_or_default();
-                let from = if change.prepared.hash_before.is_some() { &shown } else { "/dev/null" };
-                let text = format!("--- {from}\n+++ {shown}\n{diff}");
+                let diff = mutate::whole_diff(&change).map_err(|error| Told(&error).to_string())?;
+                let to = in_a_header(&shown);
+                let from = if change.prepared.hash_before.is_some() { &to } else { "/dev/null" };
+                let text = format!("--- {from}\n+++ {to}\n{diff}");
+                if text.len() > MAX_PREVIEW {
+                    return Err(format!(
+                        "not done: the change is too large for a person to look it over ({} KiB of diff, at most {}); make it in \
+                         smaller steps",
+                        text.len() >> 10,
+                        MAX_PREVIEW >> 10
+                    ));
+                }
                 Ok(Preview { change: Some(announced(&change.prepared)), text: Some(text.into()) })
             }
             Err(Refused::Moved) => Err(format!("what {shown} names keeps changing; nothing was done")),

@@ -64,8 +64,6 @@ impl OnPath for Write {
     }
 
     fn plan(&self, arguments: Arguments, target: &Resolved) -> Result<Option<mutate::Change>, Refused> {
-        let change = mutate::write(target, &arguments.content)?;
-        let diff = mutate::write_diff(target, &arguments.content)?;
-        Ok(Some(mutate::Change { diff: Some(diff), ..change }))
+        Ok(Some(mutate::write(target, &arguments.content)?))
     }
 }

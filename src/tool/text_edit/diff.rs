@@ -38,11 +38,32 @@ pub fn diff(old: &[u8], new: &[u8], touched: usize) -> Diff {
     }
     let ops = similar::capture_diff_slices(Algorithm::Myers, &old_lines, &new_lines);
     let first_line = memchr::memchr_iter(b'\n', &old[..start]).count();
-    let mut out = Hunks { diff: Diff::default(), shown: 0, left_out: 0 };
+    let mut out = Hunks::within(MAX_SHOWN_LINES, MAX_SHOWN_CHARS);
     for group in similar::group_diff_ops(ops, CONTEXT) {
         out.push(&group, &old_lines, &new_lines, first_line);
     }
     out.finish()
+}
+
+/// Compares two texts and leaves nothing out, for whoever is to approve of it. What would cost too much to compare is shown as
+/// all of the old lines and all of the new.
+pub fn whole(old: &[u8], new: &[u8]) -> String {
+    let (start, old_end, new_end) = differing_lines(old, new);
+    let (old_lines, new_lines) = (lines(&old[start..old_end]), lines(&new[start..new_end]));
+    let (old_len, new_len) = (old_lines.len(), new_lines.len());
+    let first_line = memchr::memchr_iter(b'\n', &old[..start]).count();
+    let mut out = Hunks::within(usize::MAX, usize::MAX);
+    let size = old_len + new_len;
+    if size.saturating_mul(size) > MAX_WORK {
+        let all = DiffOp::Replace { old_index: 0, old_len, new_index: 0, new_len };
+        out.push(&[all], &old_lines, &new_lines, first_line);
+    } else {
+        let ops = similar::capture_diff_slices(Algorithm::Myers, &old_lines, &new_lines);
+        for group in similar::group_diff_ops(ops, CONTEXT) {
+            out.push(&group, &old_lines, &new_lines, first_line);
+        }
+    }
+    out.finish().text
 }
 
 fn too_large() -> Diff {
@@ -78,12 +99,18 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 }
 
 struct Hunks {
+    most_lines: usize,
+    most_chars: usize,
     diff: Diff,
     shown: usize,
     left_out: usize,
 }
 
 impl Hunks {
+    fn within(most_lines: usize, most_chars: usize) -> Self {
+        Self { most_lines, most_chars, diff: Diff::default(), shown: 0, left_out: 0 }
+    }
+
     fn push(&mut self, group: &[DiffOp], old: &[&[u8]], new: &[&[u8]], first_line: usize) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let header = |range: Range<usize>| {
@@ -93,7 +120,7 @@ impl Hunks {
         };
         let olds = header(first.old_range().start..last.old_range().end);
         let news = header(first.new_range().start..last.new_range().end);
-        if self.shown < MAX_SHOWN_LINES {
+        if self.shown < self.most_lines {
             let _ = writeln!(self.diff.text, "@@ -{olds} +{news} @@");
         }
         for op in group {
@@ -110,7 +137,7 @@ impl Hunks {
     }
 
     fn line(&mut self, sign: char, line: &[u8]) {
-        if self.shown == MAX_SHOWN_LINES {
+        if self.shown == self.most_lines {
             self.left_out += 1;
             return;
         }
@@ -118,7 +145,7 @@ impl Hunks {
         let text = String::from_utf8_lossy(line);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        let (text, cut) = match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        let (text, cut) = match text.char_indices().nth(self.most_chars) {
             Some((at, _)) => (&text[..at], "..."),
             None => (text, ""),
         };

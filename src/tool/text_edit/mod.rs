@@ -10,7 +10,7 @@ mod diff;
 mod hint;
 mod view;
 
-pub use diff::{Diff, diff};
+pub use diff::{Diff, diff, whole};
 
 use view::View;
 

@@ -66,14 +66,15 @@ pub fn write(target: &Resolved, content: &str) -> Result<Change, MutateError> {
     Ok(Change { prepared: original.replace_with(bytes), summary, diff: None })
 }
 
-/// The lines that `content` as the whole content of the file at `target` would change.
+/// All lines that a change makes differ, for whoever is to approve of it.
 ///
 /// # Errors
-/// As [`write()`].
-pub fn write_diff(target: &Resolved, content: &str) -> Result<String, MutateError> {
+/// The file is no longer the one that the change was prepared from.
+pub fn whole_diff(change: &Change) -> Result<String, MutateError> {
+    let target = change.prepared.target();
     let original = Original::read(target)?;
-    let old = original.bytes().unwrap_or_default();
-    let new = text_edit::keep_bom(old, content);
-    let lines = memchr::memchr_iter(b'\n', old).count() + memchr::memchr_iter(b'\n', &new).count();
-    Ok(text_edit::diff(old, &new, lines).text)
+    if original.hash() != change.prepared.hash_before {
+        return Err(ReplaceError::Changed { path: target.shown().to_owned() }.into());
+    }
+    Ok(text_edit::whole(original.bytes().unwrap_or_default(), change.prepared.bytes()))
 }

@@ -101,10 +101,15 @@ impl Original {
         self.existing.as_ref().map(|existing| existing.bytes.as_slice())
     }
 
+    /// SHA-256 of the content, in hex, if there is a file.
+    pub fn hash(&self) -> Option<String> {
+        self.bytes().map(hash)
+    }
+
     /// Fixes the new content; nothing is written yet.
     pub fn replace_with(self, bytes: Vec<u8>) -> Prepared {
         Prepared {
-            hash_before: self.bytes().map(hash),
+            hash_before: self.hash(),
             hash_after: hash(&bytes),
             before: self.existing.map(|existing| existing.stat),
             target: self.target,
@@ -126,6 +131,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The new content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The file that is replaced.
     pub fn target(&self) -> &Resolved {
         &self.target
