@@ -45,8 +45,9 @@
 //!
 //! - [`domain`]: one list of inputs always gives one run. In [`domain::run`], a run that ended owes nothing; in
 //!   [`domain::schedule`], no two jobs that conflict run at once, those that do keep the order of arrival, and an unrelated
-//!   one waits for a permit at most; in [`domain::budget`], what was admitted passes no cap; in [`domain::message`], every request is a valid conversation, each call
-//!   answered once, in the next message.
+//!   one waits for a permit at most; in [`domain::policy`], a command line is allowed only if everything that it would run
+//!   is, and what is not surely read is not; in [`domain::budget`], what was admitted passes no cap; in
+//!   [`domain::message`], every request is a valid conversation, each call answered once, in the next message.
 //! - [`clock`]: the time that facts are stamped with comes from here alone, so a test can hold it still.
 //! - [`config`]: every value in force has one source, and an error names its place; secrets are not shown.
 //! - [`crash`]: nothing of it is in a build that is not for tests.
@@ -58,8 +59,9 @@
 //!   end is fixed at the cut, and nothing is sent to an account that is shut.
 //! - [`tool`]: nothing outside the workspace is touched by a path, and nothing of a command outlives it, or herder. What
 //!   [`tool::process::confine`] cannot keep a command from as it is told to, it has not run.
-//! - [`actor`]: every run that was submitted has one end, and nothing after it; a lock is kept until the work has
-//!   really ended, and a call that may have had its effect is never run again by itself.
+//! - [`actor`]: every run that was submitted has one end, and nothing after it; a lock is kept until the work has really
+//!   ended; a call that may have had its effect is never run again by itself, and what a person approved of is done as it was
+//!   shown, once, or asked about again.
 //! - [`app`]: results are derived from the journal, so the same command goes on wherever an earlier one stopped.
 //! - [`daemon`]: what a client asks is answered once it is on disk, and the same again changes nothing; nothing that a client
 //!   does, or fails to read, holds up a run or costs memory without bound.
@@ -84,6 +86,12 @@
 //!   so a process that dies knows at its next start what it may owe, and charges nothing that had not gone out.
 //! - A rate limit without a time to wait backs off for 8 s at most: places and rates are governed already, and a longer
 //!   wait would leave them idle.
+//! - Command lines are read by a reader of herder's own that refuses whatever it is not sure that bash reads the same way: the
+//!   parsers that there are mend what they do not understand, and overflow their stack on hostile nesting.
+//! - A run that waits for people only is parked like one that waits for its account: as data with the supervisor, without slot,
+//!   lock or actor.
+//! - A run that goes on from another holds that one's conversation in its first event, so its log alone says all that a model is
+//!   shown.
 //! - A run whose key is refused asks once more before the account shuts: a key may be on its way.
 //! - No evaluations yet: their floor is kept free for them in `tests/architecture.rs`.
 
