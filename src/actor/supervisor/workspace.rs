@@ -2,7 +2,7 @@
 //!
 //! All of it is for tasks beside the actors: file systems and git may take any time.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, path::PathBuf, sync::Arc};
 
 use futures_util::FutureExt as _;
 use ractor::ActorRef;
@@ -16,7 +16,7 @@ use crate::{
         run::Run,
     },
     tool::{
-        isolate::{Begun, Site},
+        isolate::Begun,
         workspace::{Told, Workspace},
     },
 };
@@ -50,12 +50,12 @@ pub(super) async fn find(services: &Arc<Services>, run: &Run) -> Option<Arc<Work
     open_own(services, run.id(), site).await.ok()
 }
 
-async fn open_own(services: &Arc<Services>, run: RunId, site: Site) -> Result<Arc<Workspace>, String> {
-    let Some(path) = site.path.to_str().map(Arc::from) else {
-        return Err(format!("{} is not valid UTF-8", site.path.display()));
+async fn open_own(services: &Arc<Services>, run: RunId, path: PathBuf) -> Result<Arc<Workspace>, String> {
+    let Some(real) = path.to_str().map(Arc::from) else {
+        return Err(format!("{} is not valid UTF-8", path.display()));
     };
     let services = services.clone();
-    let get = move || services.workspaces.get_own(run, &path, site.extra_write_roots);
+    let get = move || services.workspaces.get_own(run, &real);
     match tokio::task::spawn_blocking(get).await {
         Ok(opened) => opened.map_err(|error| Told(&error).to_string()),
         Err(error) => Err(error.to_string()),

@@ -32,6 +32,9 @@ impl Isolation {
         let Some(meta) = meta::read(work, run).await.filter(|meta| meta.stage != Stage::Kept) else {
             return Ok(());
         };
+        if let Some(origin) = &meta.origin {
+            self.repository(origin).seal(run, &meta.root).await?;
+        }
         let patches = self.folders.patches.clone();
         let change = match blocking(move || Ok(change_of(&patches, run))).await? {
             Some(change) => change,
@@ -99,7 +102,7 @@ impl Isolation {
         match &meta.origin {
             Some(origin) => {
                 let (repository, name) = (self.repository(origin), &origin.branch);
-                repository.remove(&self.git, &meta.root).await?;
+                repository.remove(meta.run, &meta.root).await?;
                 match branch {
                     Branch::Stays => {}
                     Branch::Goes => repository.delete(&self.git, name, None).await?,

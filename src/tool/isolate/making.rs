@@ -11,7 +11,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    IsolateError, Isolation, Site, blocking, branch,
+    IsolateError, Isolation, blocking, branch,
     copy::Copying,
     git::{Call, Git, Said},
     meta::{self, MadeBy, Meta, Origin, Stage},
@@ -28,7 +28,7 @@ impl Isolation {
         run: RunId,
         spec: &TaskSpec,
         ended: &CancellationToken,
-    ) -> Result<Site, IsolateError> {
+    ) -> Result<PathBuf, IsolateError> {
         let meta = match spec.isolate {
             Isolate::Worktree => self.make_worktree(run, spec).await?,
             Isolate::None | Isolate::Copy => self.make_copy(run, spec).await?,
@@ -67,7 +67,7 @@ impl Isolation {
         };
         meta::write(&self.folders.work, &meta).await?;
         repository.add(&self.git, &meta.root, &origin.branch, &meta.base).await?;
-        let own = origin.common.join("worktrees").join(run.to_string()).join("index");
+        let own = repository.admin(run).join("index");
         let index = self.index(&meta);
         blocking(move || fs::copy(&own, &index).map(drop).map_err(IsolateError::io("copy", own))).await?;
         meta.brought = self.bring(&origin, &meta).await?;

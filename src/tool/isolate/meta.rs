@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{IsolateError, Site, blocking};
+use super::{IsolateError, blocking};
 use crate::domain::{id::RunId, task::Isolate};
 
 /// A run's workspace.
@@ -73,18 +73,11 @@ impl Meta {
     }
 
     /// Where the run works, if that is there.
-    pub(super) fn site(&self) -> Option<Site> {
-        let path = self.place();
-        let is_made = match self.stage {
-            Stage::Making | Stage::SettingUp => false,
-            Stage::Made | Stage::Kept => path.is_dir(),
-        };
-        let shared = self.origin.iter().flat_map(|origin| {
-            let own = origin.common.join("worktrees").join(self.run.to_string());
-            ["objects", "refs", "logs"].map(|name| origin.common.join(name)).into_iter().chain([own])
-        });
-        let extra_write_roots = shared.filter(|folder| folder.is_dir()).collect();
-        is_made.then_some(Site { path, extra_write_roots })
+    pub(super) fn site(&self) -> Option<PathBuf> {
+        match self.stage {
+            Stage::Making | Stage::SettingUp => None,
+            Stage::Made | Stage::Kept => Some(self.place()).filter(|path| path.is_dir()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! It is made before the run's first turn and found again after a restart; a run that has begun is never given a fresh
 //! one. When the run has ended, what it changed becomes a patch, and if it is done also a commit on a branch of its own.
 //! Both follow from the files alone, so they are made anew if herder dies in between. The user's own tree is not
-//! touched: no checkout, no stash, no index. Knows nothing of the log: who has ended, and how, it is told.
+//! touched: no checkout, no stash, no index; nor has a run to write anything of its repository. Knows nothing of the log: who has ended, and how, it is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,15 +112,6 @@ struct Turn {
     ended: CancellationToken,
 }
 
-/// Where an isolated run works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub path: PathBuf,
-    /// What git in there has to write, beyond the workspace itself: no configuration and no hooks, which git outside would
-    /// take its orders from.
-    pub extra_write_roots: Vec<PathBuf>,
-}
-
 /// Why there is no workspace of a run's own. Each is a sentence for whoever submitted the task.
 #[derive(Debug, thiserror::Error)]
 pub enum IsolateError {
@@ -208,11 +199,11 @@ impl Isolation {
         }
     }
 
-    /// The run's workspace, made if there is none and the run has not begun.
+    /// Where the run works: its workspace, made if there is none and the run has not begun.
     ///
     /// # Errors
     /// It cannot be made, or is gone.
-    pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<Site, IsolateError> {
+    pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<PathBuf, IsolateError> {
         let turn = self.turn_of(run);
         let _busy = turn.lock.lock().await;
         locked(&self.known).insert(run);
@@ -236,8 +227,8 @@ impl Isolation {
         }
     }
 
-    /// The run's workspace, if it is there.
-    pub async fn find(&self, run: RunId) -> Option<Site> {
+    /// Where the run works, if that is there.
+    pub async fn find(&self, run: RunId) -> Option<PathBuf> {
         meta::read(&self.folders.work, run).await?.site()
     }
 
