@@ -7,7 +7,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-use herder::tool::process::confine::{Files, support};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,12 +14,12 @@ use crate::{
     support::{Ended, Place, Started, call, until},
 };
 
-const OUT: &str = "out.jsonl";
-const STATE: &str = "out.jsonl.state";
-const BATCH: [&str; 6] = ["batch", "in.jsonl", "-o", OUT, "--policy", "trusted"];
+pub(crate) const OUT: &str = "out.jsonl";
+pub(crate) const STATE: &str = "out.jsonl.state";
+pub(crate) const BATCH: [&str; 6] = ["batch", "in.jsonl", "-o", OUT, "--policy", "trusted"];
 
 #[track_caller]
-fn git(place: &Place, folder: &str, args: &[&str]) -> String {
+pub(crate) fn git(place: &Place, folder: &str, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(args).current_dir(place.path(folder)).env("HOME", place.path("."));
     for who in ["AUTHOR", "COMMITTER"] {
@@ -32,7 +31,7 @@ fn git(place: &Place, folder: &str, args: &[&str]) -> String {
 }
 
 /// The folder `work` is a repository with one commit.
-fn repository() -> Place {
+pub(crate) fn repository() -> Place {
     let place = Place::new();
     git(&place, "work", &["init", "-q", "-b", "main"]);
     place.write("work/a.txt", "one\ntwo\nthree\n");
@@ -45,24 +44,24 @@ fn repository() -> Place {
 }
 
 /// What tells whether somebody touched the repository's own tree, its index, or what is checked out.
-fn state_of(place: &Place) -> (String, String, String) {
+pub(crate) fn state_of(place: &Place) -> (String, String, String) {
     let of = |args: &[&str]| git(place, "work", args);
     (of(&["status", "--porcelain"]), of(&["rev-parse", "HEAD"]), of(&["symbolic-ref", "HEAD"]))
 }
 
-fn task(id: &str, isolate: &str, script: Value) -> Value {
+pub(crate) fn task(id: &str, isolate: &str, script: Value) -> Value {
     json!({"id": id, "task": format!("do {id}"), "workspace": "work", "isolate": isolate, "script": script})
 }
 
-fn edit(new: &str) -> Value {
+pub(crate) fn edit(new: &str) -> Value {
     call("edit", json!({"path": "a.txt", "old_text": "two", "new_text": new}))
 }
 
-fn bash(command: &str) -> Value {
+pub(crate) fn bash(command: &str) -> Value {
     call("bash", json!({"command": command}))
 }
 
-fn done() -> Value {
+pub(crate) fn done() -> Value {
     json!({"text": "ready"})
 }
 
@@ -72,18 +71,18 @@ fn fails() -> Value {
 
 /// The one result with this id.
 #[track_caller]
-fn result(place: &Place, id: &str) -> Value {
+pub(crate) fn result(place: &Place, id: &str) -> Value {
     let mut found = place.results(OUT).into_iter().filter(|line| line["id"] == id);
     let line = found.next().unwrap_or_else(|| panic!("no result of {id}"));
     assert!(found.next().is_none(), "one result of {id}");
     line
 }
 
-fn diff(place: &Place, id: &str) -> String {
+pub(crate) fn diff(place: &Place, id: &str) -> String {
     place.herder(&["diff", id, "--state", STATE]).expect(0).out
 }
 
-fn worktrees(place: &Place) -> usize {
+pub(crate) fn worktrees(place: &Place) -> usize {
     git(place, "work", &["worktree", "list"]).lines().count()
 }
 
@@ -121,80 +120,6 @@ fn runs_that_edit_one_file_at_once_each_have_their_own_and_the_repository_is_not
     }
     assert_eq!(worktrees(&place), 1, "none is left");
     assert_eq!(names_below(&place.path(&format!("{STATE}/work"))), [""; 0]);
-}
-
-#[test]
-fn a_commands_reach_ends_before_the_repository_that_its_worktree_is_of() {
-    if support().files != Files::All {
-        return;
-    }
-    let place = repository();
-    let destroys = "common=$(git rev-parse --path-format=absolute --git-common-dir); \
-        rm -rf \"$common\"/objects/* \"$common\"/refs/* \"$common\"/logs/*; \
-        echo x > \"$common/worktrees/$HERDER_RUN_ID/config.worktree\"; git log --oneline | wc -l";
-    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), bash(destroys), done()]))]);
-    let before = state_of(&place);
-    place.herder(&BATCH).expect(0);
-    assert_eq!(state_of(&place), before);
-    git(&place, "work", &["fsck", "--strict"]);
-    assert_eq!(git(&place, "work", &["log", "--format=%s", "main"]), "first");
-    assert_eq!(result(&place, "a")["files_changed"], 1);
-}
-
-#[test]
-fn git_in_a_kept_worktree_runs_nothing_that_a_command_left_for_it() {
-    let place = repository();
-    place.write("herder.toml", "[isolate]\nkeep = \"always\"\n[confine]\nfiles = \"off\"\n");
-    let trap = |folder: &str| {
-        format!("git config -f {folder} core.fsmonitor 'touch {}; false'", place.path("sprung").display())
-    };
-    let replaced = format!(
-        "common=$(git rev-parse --path-format=absolute --git-common-dir); rm .git; git init -q; {}",
-        trap(".git/config")
-    );
-    let config = trap("\"$(git rev-parse --git-dir)/config.worktree\"");
-    let elsewhere = format!(
-        "admin=$(git rev-parse --git-dir); cp -r \"$(git rev-parse --git-common-dir)\" evil; {}; \
-        echo \"$PWD/evil\" > \"$admin/commondir\"; echo /nowhere > \"$admin/gitdir\"; {config}",
-        trap("evil/config")
-    );
-    git(&place, "work", &["config", "extensions.worktreeConfig", "true"]);
-    place.tasks(
-        "in.jsonl",
-        &[
-            task("replaced", "worktree", json!([edit("TWO"), bash(&replaced), done()])),
-            task("elsewhere", "worktree", json!([edit("TWO"), bash(&elsewhere), done()])),
-        ],
-    );
-    place.herder(&[&BATCH[..], &["--config", "herder.toml"]].concat()).expect(0);
-    for id in ["replaced", "elsewhere"] {
-        let run = place.herder(&["show", id, "--json", "--state", STATE]).expect(0).json().remove(0);
-        let kept = run["kept"].as_str().unwrap();
-        git(&place, kept, &["status"]);
-        assert!(!place.path("sprung").exists(), "{id}");
-        assert_eq!(git(&place, kept, &["log", "-1", "--format=%s"]), format!("do {id}"));
-    }
-    assert_eq!(worktrees(&place), 3);
-}
-
-#[test]
-fn nothing_is_left_of_a_worktree_whose_traces_a_command_has_wiped() {
-    let place = repository();
-    place.write("herder.toml", "[confine]\nfiles = \"off\"\n");
-    let astray = bash("echo /nowhere/.git > \"$(git rev-parse --git-dir)/gitdir\"");
-    let gone = bash("rm -r \"$(git rev-parse --git-dir)\"");
-    place.tasks(
-        "in.jsonl",
-        &[
-            task("astray", "worktree", json!([edit("TWO"), astray, done()])),
-            task("gone", "worktree", json!([edit("TWO"), gone, done()])),
-        ],
-    );
-    place.herder(&[&BATCH[..], &["--config", "herder.toml"]].concat()).expect(0);
-    assert_eq!((worktrees(&place), place.path("work/.git/worktrees").exists()), (1, false));
-    for id in ["astray", "gone"] {
-        assert_eq!(result(&place, id)["files_changed"], 1);
-    }
 }
 
 #[test]

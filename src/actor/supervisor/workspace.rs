@@ -62,25 +62,24 @@ async fn open_own(services: &Arc<Services>, run: RunId, path: PathBuf) -> Result
     }
 }
 
-/// Puts away the own workspace of a run whose end is on disk, if it has one, and tells the root when that is done; else
-/// gives the end back. The run is not over for those who wait for it until then.
-pub(super) fn close(services: &Arc<Services>, root: &ActorRef<RootMsg>, ended: Ended) -> Option<Ended> {
+/// Puts away the own workspace of a run whose end is on disk, and tells the root when that is done. Whether there is one.
+pub(super) fn close(services: &Arc<Services>, root: &ActorRef<RootMsg>, ended: &Ended) -> bool {
     let isolation = services.workspaces.isolation().filter(|isolation| isolation.knows(ended.run));
-    let (Some(isolation), Ok(end)) = (isolation.cloned(), ended.end.clone()) else { return Some(ended) };
+    let (Some(isolation), Ok(end)) = (isolation.cloned(), ended.end.clone()) else { return false };
     let (services, root, run) = (services.clone(), root.clone(), ended.run);
     tokio::spawn(async move {
         let work = async {
             let task = task(&services, run).await;
             isolation.close(run, end.outcome, &task).await;
         };
-        // Whatever goes wrong, the run's slot is given back.
+        // Whatever goes wrong, those who wait for the run are told.
         if AssertUnwindSafe(work).catch_unwind().await.is_err() {
             tracing::error!(run.id = %run, "putting away a workspace panicked");
         }
         services.workspaces.disown(run);
-        let _ = root.cast(RootMsg::Closed(ended));
+        let _ = root.cast(RootMsg::Closed(run));
     });
-    None
+    true
 }
 
 async fn task(services: &Services, run: RunId) -> Arc<str> {

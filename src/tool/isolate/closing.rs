@@ -36,7 +36,8 @@ impl Isolation {
             self.repository(origin).seal(run, &meta.root).await?;
         }
         let patches = self.folders.patches.clone();
-        let change = match blocking(move || Ok(change_of(&patches, run))).await? {
+        let is_known = |change: &Change| change.error.is_none();
+        let change = match blocking(move || Ok(change_of(&patches, run))).await?.filter(is_known) {
             Some(change) => change,
             None => {
                 let change = self.take_stock(&meta, outcome, task).await?;
@@ -94,7 +95,7 @@ impl Isolation {
             None => None,
         };
         let base = meta.origin.as_ref().map(|_| meta.base.clone());
-        Ok(Change { branch, base, patch_path, files_changed: files, kept })
+        Ok(Change { branch, base, patch_path, files_changed: files, kept, error: None })
     }
 
     /// Removes a workspace, and what is known of it.

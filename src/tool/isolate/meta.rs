@@ -4,6 +4,7 @@
 //! itself, from then on.
 
 use std::{
+    borrow::Cow,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -93,6 +94,30 @@ pub struct Change {
     pub files_changed: u64,
     /// Where the workspace is, if it was kept.
     pub kept: Option<String>,
+    /// Why the rest is not known yet, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Change {
+    /// One that is not known yet.
+    pub(super) fn unknown(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
+    /// What went wrong with the run, and with knowing what it changed.
+    pub fn with_error<'a>(&self, run: Option<Cow<'a, str>>) -> Option<Cow<'a, str>> {
+        match (run, &self.error) {
+            (Some(run), Some(own)) => Some(format!("{run}; {own}").into()),
+            (None, Some(own)) => Some(own.clone().into()),
+            (run, None) => run,
+        }
+    }
+
+    /// How many files are different, if that is known.
+    pub fn files(&self) -> Option<u64> {
+        self.error.is_none().then_some(self.files_changed)
+    }
 }
 
 /// What a run changed, if it had a workspace of its own and has ended. Blocks.

@@ -44,6 +44,9 @@ use repository::Repositories;
 /// Makings and endings at once, beyond which they only fight over the disk.
 const AT_ONCE: usize = 8;
 
+/// Of a run that ended while herder stopped.
+const TO_COME: &str = "what the run changed is in no patch yet, which is made at the next start";
+
 /// How workspaces are made, and what becomes of them.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -135,6 +138,10 @@ pub enum IsolateError {
     BranchTaken { branch: String },
     #[error("the workspace that the run began in is gone: {}", path.display())]
     Gone { path: PathBuf },
+    #[error(
+        "run {before}, which this one goes on from, has left no workspace and no patch with what it changed"
+    )]
+    NothingLeft { before: RunId },
     #[error("the setup command {how}{}{tail}", if tail.is_empty() { "" } else { ":\n" })]
     Setup { how: String, tail: String },
     #[error("git {verb} failed: {said}")]
@@ -250,6 +257,11 @@ impl Isolation {
             Err(error) => {
                 let error = super::workspace::Told(&error).to_string();
                 tracing::warn!(run.id = %run, error, "changes of a run could not be put away; tried again at the next start");
+                let told = format!(
+                    "what the run changed could not be put into a patch, which is tried again at the next start: {error}"
+                );
+                // Without that it is at least in herder's own log.
+                let _ = meta::write_change(&self.folders.patches, run, &Change::unknown(told)).await;
             }
         }
     }
@@ -269,7 +281,27 @@ impl Isolation {
         locked(&self.known).iter().copied().collect()
     }
 
-    /// Removes the workspace of a run that nobody knows.
+    /// What a run changed, if it had a workspace of its own and has ended.
+    pub async fn change(&self, run: RunId) -> Option<Change> {
+        let patches = self.folders.patches.clone();
+        let change = blocking(move || Ok(change_of(&patches, run))).await.ok().flatten();
+        let is_to_come = || self.knows(run).then(|| Change::unknown(TO_COME.to_owned()));
+        change.or_else(is_to_come)
+    }
+
+    /// Removes what was begun of the workspace of a run that nobody knows. One that was made stays: there may be work in it.
+    pub async fn discard_unfinished(&self, run: RunId) {
+        let Some(meta) = meta::read(&self.folders.work, run).await else { return };
+        match meta.stage {
+            Stage::Making | Stage::SettingUp => self.discard(run).await,
+            Stage::Made | Stage::Kept => {
+                let workspace = meta.root.display();
+                tracing::warn!(run.id = %run, %workspace, "the log does not know the run of this workspace; it stays as it is");
+            }
+        }
+    }
+
+    /// Removes the workspace of a run that is no longer of record.
     pub async fn discard(&self, run: RunId) {
         let Some(meta) = meta::read(&self.folders.work, run).await else { return };
         match self.remove(&meta, Branch::GoesIfEmpty).await {
