@@ -155,21 +155,22 @@ fn a_run_that_goes_on_from_another_finds_what_that_changed_or_is_refused() {
     };
     let go_on = |run: &str| {
         let args = ["continue", run, "Go on.", "--script", "more.script"];
-        over(place.herder(&args).expect(0).out.trim())
+        let run = place.herder(&args).expect(0).out.trim().to_owned();
+        let ended = over(&run);
+        (run, ended)
     };
     for isolate in ["worktree", "copy"] {
         let first = submit(&place, isolate, &json!([edit("TWO"), done()]), &["--isolate", isolate]);
         over(&first);
         until("its patch is made", || shown(&place, &first)["files_changed"] == 1);
-        let next = go_on(&first);
+        let (run, next) = go_on(&first);
         assert_eq!(next["outcome"], "done", "{next}");
-        let run = next["run"].as_str().unwrap();
-        until("its patch is made", || shown(&place, run)["files_changed"] == 1);
-        let patch = place.herder(&["diff", run]).expect(0).out;
+        until("its patch is made", || shown(&place, &run)["files_changed"] == 1);
+        let patch = place.herder(&["diff", &run]).expect(0).out;
         assert!(patch.contains("-two\n+2\n"), "{patch}");
 
         fs::remove_file(shown(&place, &first)["patch_path"].as_str().unwrap()).unwrap();
-        let refused = go_on(&first);
+        let (_, refused) = go_on(&first);
         assert_eq!(refused["outcome"], "failed", "{refused}");
         let error = refused["error"].as_str().unwrap();
         assert!(error.contains(&first) && error.contains("has left no workspace"), "{error}");
