@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{input::InputTask, state::State};
+use super::{herder::Herder, input::InputTask, state::State};
 use crate::{
     config::{self, Config},
     domain::id::RunId,
@@ -63,8 +63,13 @@ pub async fn change(patches: &Path, run: RunId) -> Option<Change> {
     tokio::task::spawn_blocking(move || change_of(&patches, run)).await.ok().flatten()
 }
 
-/// Puts away what an earlier process did not get to: the workspaces of runs that have ended, and of those that the log
-/// does not know.
+/// What a run of this herder's changed, or that it is not known yet.
+pub async fn change_by(herder: &Herder, run: RunId) -> Option<Change> {
+    herder.supervisor.services().workspaces.isolation()?.change(run).await
+}
+
+/// Puts away what an earlier process did not get to: the workspaces of runs that have ended, and what was begun for
+/// those that the log does not know.
 ///
 /// # Errors
 /// The log cannot be read.
@@ -76,7 +81,7 @@ pub async fn recover(isolation: &Isolation, store: &dyn EventStore) -> Result<()
     let records = store.runs(RunFilter { among: Some(left.clone()), ..RunFilter::default() }).await?;
     let known: BTreeSet<RunId> = records.iter().map(|record| record.run).collect();
     for run in left.into_iter().filter(|run| !known.contains(run)) {
-        isolation.discard(run).await;
+        isolation.discard_unfinished(run).await;
     }
     let ended = records.iter().filter_map(|record| Some((record, record.end.as_ref()?)));
     let closing = ended.map(|(record, end)| {
@@ -102,4 +107,34 @@ pub async fn check(isolation: &Isolation, tasks: &[InputTask]) -> Result<(), Vec
         }
     }
     if told.is_empty() { Ok(()) } else { Err(told) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Durability;
+
+    #[tokio::test]
+    async fn of_runs_that_the_log_does_not_know_only_what_was_never_made_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let state = State::to_write(place.path(), Durability::Process).unwrap();
+        let work = place.path().join("work");
+        let leave = |number: u8, stage: &str| {
+            let run = RunId::from_bytes([number; 16]);
+            let root = work.join(run.to_string());
+            std::fs::create_dir_all(&root).unwrap();
+            std::fs::write(root.join("a.txt"), "work").unwrap();
+            let meta = serde_json::json!({
+                "made_by": "herder", "run": run, "isolate": "copy", "workspace": "/w", "root": root, "below": "",
+                "base": "", "origin": null, "stage": stage,
+            });
+            std::fs::write(work.join(format!("{run}.json")), meta.to_string()).unwrap();
+            root
+        };
+        let (begun, made) = (leave(1, "setting_up"), leave(2, "made"));
+        let (config, _) = config::load(&config::Sources::default()).unwrap();
+        recover(&isolation(&config, &state), &*state.store).await.unwrap();
+        assert!(!begun.exists());
+        assert_eq!(std::fs::read_to_string(made.join("a.txt")).unwrap(), "work");
+    }
 }

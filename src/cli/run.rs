@@ -193,7 +193,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let end = watch.follow(store, live, run, over).await;
     let asked = watch.is_asking();
     herder.supervisor.drain(Duration::ZERO).await;
-    let change = isolation::change(&isolation::patches(herder.state()), run).await;
+    let change = isolation::change_by(&herder, run).await;
     herder.close().await;
     Ok(match (end?, signals.received()) {
         (Some(end), _) => {
@@ -226,6 +226,9 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
 fn changed(run: RunId, change: &Change, state: Option<&Path>) -> Option<String> {
     let kept =
         change.kept.as_ref().map_or_else(String::new, |path| format!("; its workspace is kept: {path}"));
+    if let Some(error) = &change.error {
+        return Some(error.clone());
+    }
     if change.patch_path.is_none() {
         return (!kept.is_empty()).then(|| format!("the run changed nothing{kept}"));
     }

@@ -115,8 +115,7 @@ impl Launcher {
         let made = tokio::task::spawn_blocking(move || scratch.for_run(run)).await;
         let tmpdir = made.map_err(io::Error::other).flatten().map_err(LaunchError::Scratch)?;
         let workspace = PathBuf::from(&**context.workspace.key());
-        let confinement =
-            self.bounds.of(&program, &workspace, context.workspace.extra_write_roots(), &tmpdir)?;
+        let confinement = self.bounds.of(&program, &workspace, &tmpdir)?;
         self.exposure.look_at(&confinement);
         let timeout = program.timeout.min(context.timeout);
         let own = own_variables(context, tmpdir).into_iter().chain(program.env);

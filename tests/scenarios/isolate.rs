@@ -14,12 +14,12 @@ use crate::{
     support::{Ended, Place, Started, call, until},
 };
 
-const OUT: &str = "out.jsonl";
-const STATE: &str = "out.jsonl.state";
-const BATCH: [&str; 6] = ["batch", "in.jsonl", "-o", OUT, "--policy", "trusted"];
+pub(crate) const OUT: &str = "out.jsonl";
+pub(crate) const STATE: &str = "out.jsonl.state";
+pub(crate) const BATCH: [&str; 6] = ["batch", "in.jsonl", "-o", OUT, "--policy", "trusted"];
 
 #[track_caller]
-fn git(place: &Place, folder: &str, args: &[&str]) -> String {
+pub(crate) fn git(place: &Place, folder: &str, args: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(args).current_dir(place.path(folder)).env("HOME", place.path("."));
     for who in ["AUTHOR", "COMMITTER"] {
@@ -31,7 +31,7 @@ fn git(place: &Place, folder: &str, args: &[&str]) -> String {
 }
 
 /// The folder `work` is a repository with one commit.
-fn repository() -> Place {
+pub(crate) fn repository() -> Place {
     let place = Place::new();
     git(&place, "work", &["init", "-q", "-b", "main"]);
     place.write("work/a.txt", "one\ntwo\nthree\n");
@@ -44,24 +44,24 @@ fn repository() -> Place {
 }
 
 /// What tells whether somebody touched the repository's own tree, its index, or what is checked out.
-fn state_of(place: &Place) -> (String, String, String) {
+pub(crate) fn state_of(place: &Place) -> (String, String, String) {
     let of = |args: &[&str]| git(place, "work", args);
     (of(&["status", "--porcelain"]), of(&["rev-parse", "HEAD"]), of(&["symbolic-ref", "HEAD"]))
 }
 
-fn task(id: &str, isolate: &str, script: Value) -> Value {
+pub(crate) fn task(id: &str, isolate: &str, script: Value) -> Value {
     json!({"id": id, "task": format!("do {id}"), "workspace": "work", "isolate": isolate, "script": script})
 }
 
-fn edit(new: &str) -> Value {
+pub(crate) fn edit(new: &str) -> Value {
     call("edit", json!({"path": "a.txt", "old_text": "two", "new_text": new}))
 }
 
-fn bash(command: &str) -> Value {
+pub(crate) fn bash(command: &str) -> Value {
     call("bash", json!({"command": command}))
 }
 
-fn done() -> Value {
+pub(crate) fn done() -> Value {
     json!({"text": "ready"})
 }
 
@@ -71,18 +71,18 @@ fn fails() -> Value {
 
 /// The one result with this id.
 #[track_caller]
-fn result(place: &Place, id: &str) -> Value {
+pub(crate) fn result(place: &Place, id: &str) -> Value {
     let mut found = place.results(OUT).into_iter().filter(|line| line["id"] == id);
     let line = found.next().unwrap_or_else(|| panic!("no result of {id}"));
     assert!(found.next().is_none(), "one result of {id}");
     line
 }
 
-fn diff(place: &Place, id: &str) -> String {
+pub(crate) fn diff(place: &Place, id: &str) -> String {
     place.herder(&["diff", id, "--state", STATE]).expect(0).out
 }
 
-fn worktrees(place: &Place) -> usize {
+pub(crate) fn worktrees(place: &Place) -> usize {
     git(place, "work", &["worktree", "list"]).lines().count()
 }
 

@@ -22,6 +22,7 @@ mod doubt;
 mod full_disk;
 mod input;
 mod isolate;
+mod isolate_hard;
 mod mending;
 mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -133,6 +133,9 @@ impl Tree {
         if self.live.contains_key(&run) {
             return self.live.get_mut(&run).map(|live| &mut live.done);
         }
+        if self.closing.waiters(run).is_some() {
+            return self.closing.waiters(run);
+        }
         self.slotless(run).map(|slotless| &mut slotless.done)
     }
 }

@@ -43,7 +43,7 @@ pub enum RootMsg {
     /// From a run: it has ended, and the log says so.
     Ended(Ended),
     /// From the task that put away the own workspace of a run that has ended: now it is over.
-    Closed(Ended),
+    Closed(RunId),
     /// From a run: it is parked, and the log says so. It goes on when it is no longer held and there is a slot.
     Parked(Box<Run>),
     /// From a run: it asks another model from now on.

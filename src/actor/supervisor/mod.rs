@@ -26,6 +26,7 @@ use crate::{
 
 mod accounts;
 mod arrival;
+mod closing;
 mod error;
 mod held;
 mod leftovers;

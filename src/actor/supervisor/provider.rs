@@ -199,7 +199,10 @@ impl Tree {
 
     /// Tells whoever waits for it whether everything that is left to do waits for a person to open an account.
     pub(super) fn tell_blocked(&self) {
-        let idle = self.live.is_empty() && self.queue.is_empty() && self.arriving.is_empty();
+        let idle = self.live.is_empty()
+            && self.closing.is_empty()
+            && self.queue.is_empty()
+            && self.arriving.is_empty();
         let blocked = idle.then(|| self.all_blocked()).flatten();
         self.blocked.send_if_modified(|told| {
             let changes = *told != blocked;

@@ -13,15 +13,15 @@ use super::{
     Jobs,
     accounts::Accounts,
     arrival::Arriving,
+    closing::Closing,
     held::{Held, HeldByBatch},
     live::LiveRun,
     message::{Admitted, Reply, RootMsg, ShardMsg, Stopping},
     notice::Notices,
-    over::Ended,
     provider::{Attended, Blocked},
     room::LogRoom,
     shard::Shard,
-    spawn_executor, workspace,
+    spawn_executor,
 };
 use crate::{
     actor::{Services, executor::ExecutorMsg, run::fallback_of},
@@ -59,6 +59,7 @@ pub(super) struct Tree {
     /// Runs that are kept from getting one.
     pub(super) held: Held,
     pub(super) live: HashMap<RunId, LiveRun>,
+    pub(super) closing: Closing,
     /// Runs whose logs are read.
     pub(super) arriving: HashMap<RunId, Arriving>,
     pub(super) gates: Gates,
@@ -99,6 +100,7 @@ impl Actor for Root {
             queue: Admission::default(),
             held: Held::new(self.held.clone()),
             live: HashMap::new(),
+            closing: Closing::default(),
             arriving: HashMap::new(),
             gates: Gates::default(),
             accounts: Accounts::new(&self.services, self.notices.clone()),
@@ -126,13 +128,8 @@ impl Actor for Root {
             RootMsg::NotTaken(run) => self.not_taken(&me, tree, run),
             RootMsg::Resume(run, asker) => self.resume(&me, tree, run, asker),
             RootMsg::Read(run, stands) => self.arrived(&me, tree, run, stands),
-            RootMsg::Ended(ended) => {
-                self.services.toolbox.forget(ended.run);
-                if let Some(ended) = workspace::close(&self.services, &me, ended) {
-                    tree.ended(ended);
-                }
-            }
-            RootMsg::Closed(ended) => tree.ended(ended),
+            RootMsg::Ended(ended) => self.ended(&me, tree, ended),
+            RootMsg::Closed(run) => tree.closed(run),
             RootMsg::Parked(run) => tree.parked(run),
             RootMsg::Switched(run) => tree.switched(&run),
             RootMsg::Retried(batch) => *tree.retries.entry(batch).or_default() += 1,
@@ -156,7 +153,7 @@ impl Actor for Root {
             RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
             RootMsg::Interrupt => self.interrupt(&me, tree),
-            RootMsg::LeaveBehind => tree.live.drain().for_each(|(run, live)| live.done.stop(run)),
+            RootMsg::LeaveBehind => tree.leave_behind(),
             RootMsg::ExecutorGone => self.replace_executor(&me, tree).await?,
             // Whoever asked may have gone; so with the others.
             RootMsg::Shut(scope, mode, reply) => drop(reply.send(tree.shut(scope, mode))),
@@ -291,6 +288,8 @@ impl Tree {
     fn fill_slots(&mut self) {
         while self.log_room.is_there()
             && self.live.len() < self.max_live
+            // Workspaces do not become more and more on a disk that is slow to take them in.
+            && self.closing.len() <= self.max_live
             && let Some(Admitted { run, done }) = self.next()
         {
             let id = run.id();
@@ -318,13 +317,6 @@ impl Tree {
         })
     }
 
-    fn ended(&mut self, ended: Ended) {
-        self.to_shard(ended.run, ShardMsg::Forget(ended.run));
-        if let Some(run) = self.live.remove(&ended.run) {
-            run.done.tell(&ended);
-        }
-    }
-
     /// Starts nothing any more; what is live goes on.
     fn close(&mut self) {
         let queued = std::iter::from_fn(|| self.queue.pop());
@@ -349,7 +341,7 @@ impl Tree {
     /// The whole tree goes down with the root.
     fn stop_if_drained(&mut self, me: &ActorRef<RootMsg>) {
         let draining = matches!(self.stopping, Stopping::Draining | Stopping::Interrupting);
-        if draining && self.live.is_empty() {
+        if draining && self.live.is_empty() && self.closing.is_empty() {
             self.drained.drain(..).for_each(|reply| drop(reply.send(())));
             me.stop(None);
         }

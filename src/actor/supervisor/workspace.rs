@@ -2,7 +2,7 @@
 //!
 //! All of it is for tasks beside the actors: file systems and git may take any time.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, path::PathBuf, sync::Arc};
 
 use futures_util::FutureExt as _;
 use ractor::ActorRef;
@@ -16,7 +16,7 @@ use crate::{
         run::Run,
     },
     tool::{
-        isolate::{Begun, Site},
+        isolate::Begun,
         workspace::{Told, Workspace},
     },
 };
@@ -50,37 +50,36 @@ pub(super) async fn find(services: &Arc<Services>, run: &Run) -> Option<Arc<Work
     open_own(services, run.id(), site).await.ok()
 }
 
-async fn open_own(services: &Arc<Services>, run: RunId, site: Site) -> Result<Arc<Workspace>, String> {
-    let Some(path) = site.path.to_str().map(Arc::from) else {
-        return Err(format!("{} is not valid UTF-8", site.path.display()));
+async fn open_own(services: &Arc<Services>, run: RunId, path: PathBuf) -> Result<Arc<Workspace>, String> {
+    let Some(real) = path.to_str().map(Arc::from) else {
+        return Err(format!("{} is not valid UTF-8", path.display()));
     };
     let services = services.clone();
-    let get = move || services.workspaces.get_own(run, &path, site.extra_write_roots);
+    let get = move || services.workspaces.get_own(run, &real);
     match tokio::task::spawn_blocking(get).await {
         Ok(opened) => opened.map_err(|error| Told(&error).to_string()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Puts away the own workspace of a run whose end is on disk, if it has one, and tells the root when that is done; else
-/// gives the end back. The run is not over for those who wait for it until then.
-pub(super) fn close(services: &Arc<Services>, root: &ActorRef<RootMsg>, ended: Ended) -> Option<Ended> {
+/// Puts away the own workspace of a run whose end is on disk, and tells the root when that is done. Whether there is one.
+pub(super) fn close(services: &Arc<Services>, root: &ActorRef<RootMsg>, ended: &Ended) -> bool {
     let isolation = services.workspaces.isolation().filter(|isolation| isolation.knows(ended.run));
-    let (Some(isolation), Ok(end)) = (isolation.cloned(), ended.end.clone()) else { return Some(ended) };
+    let (Some(isolation), Ok(end)) = (isolation.cloned(), ended.end.clone()) else { return false };
     let (services, root, run) = (services.clone(), root.clone(), ended.run);
     tokio::spawn(async move {
         let work = async {
             let task = task(&services, run).await;
             isolation.close(run, end.outcome, &task).await;
         };
-        // Whatever goes wrong, the run's slot is given back.
+        // Whatever goes wrong, those who wait for the run are told.
         if AssertUnwindSafe(work).catch_unwind().await.is_err() {
             tracing::error!(run.id = %run, "putting away a workspace panicked");
         }
         services.workspaces.disown(run);
-        let _ = root.cast(RootMsg::Closed(ended));
+        let _ = root.cast(RootMsg::Closed(run));
     });
-    None
+    true
 }
 
 async fn task(services: &Services, run: RunId) -> Arc<str> {

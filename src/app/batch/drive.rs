@@ -184,9 +184,9 @@ impl<T: FnMut(Event) + Send> Host for Alone<'_, T> {
     async fn settled(&mut self, over: &Over, end: &Arc<RunEnd>) -> Result<(), BatchError> {
         let Some(task) = self.tasks.get(over.task) else { return Ok(()) };
         let store = &*self.herder.state().store;
-        let patches = isolation::patches(self.herder.state());
+        let change = isolation::change_by(self.herder, over.run).await;
         let with_messages = self.options.with_messages;
-        let line = result_line(store, task, over.run, over.attempt, end, &patches, with_messages).await?;
+        let line = result_line(store, task, over.run, over.attempt, end, change, with_messages).await?;
         self.results.write(over.task, line).await
     }
 

@@ -1,6 +1,6 @@
 //! The line that a task has in OUT. Every key is in every line, so that a table can be made of them.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub struct ResultLine<'a> {
     queued_ms: u64,
     duration_ms: u64,
     active_ms: u64,
-    error: Option<&'a str>,
+    error: Option<Cow<'a, str>>,
     labels: &'a BTreeMap<String, String>,
     meta: Option<&'a RawJson>,
     model: &'a str,
@@ -69,7 +69,7 @@ impl<'a> ResultLine<'a> {
             queued_ms: end.queued_us / 1_000,
             duration_ms: end.duration_us / 1_000,
             active_ms: end.active_us / 1_000,
-            error: end.error.as_deref(),
+            error: end.error.as_deref().map(Cow::Borrowed),
             labels: &spec.labels,
             meta: spec.meta.as_ref(),
             model: &spec.model,
@@ -81,11 +81,13 @@ impl<'a> ResultLine<'a> {
         }
     }
 
-    /// Adds what the run changed in a workspace of its own.
+    /// Adds what the run changed in a workspace of its own, or why that is not known.
     #[must_use]
     pub fn with_change(self, change: Option<Change>) -> Self {
-        let Some(Change { branch, base, patch_path, files_changed, kept: _ }) = change else { return self };
-        Self { branch, base, patch_path, files_changed: Some(files_changed), ..self }
+        let Some(change) = change else { return self };
+        let (files_changed, error) = (change.files(), change.with_error(self.error));
+        let Change { branch, base, patch_path, .. } = change;
+        Self { branch, base, patch_path, files_changed, error, ..self }
     }
 
     /// Adds the whole conversation.

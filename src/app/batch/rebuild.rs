@@ -1,6 +1,6 @@
 //! What the journal already says: the results that follow from it.
 
-use std::{collections::BTreeSet, path::Path};
+use std::collections::BTreeSet;
 
 use super::{BatchError, Options, ResultLine, Stopper, history::end_of, journal::Journal, results::Results};
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
         task::TaskSpec,
     },
     store::EventStore,
+    tool::isolate::Change,
 };
 
 /// Makes the results anew from what the journal says.
@@ -41,9 +42,9 @@ pub(super) async fn rebuild(
     let mut lines = Vec::with_capacity(ended.len());
     for (_, place, task, latest) in &ended {
         let Some(end) = end_of(store, latest.run).await? else { continue };
+        let change = isolation::change(&patches, latest.run).await;
         let line =
-            result_line(store, task, latest.run, latest.attempt, &end, &patches, options.with_messages)
-                .await?;
+            result_line(store, task, latest.run, latest.attempt, &end, change, options.with_messages).await?;
         lines.push((*place, line));
     }
     match (&options.out, options.keep_order) {
@@ -87,11 +88,10 @@ pub(super) async fn result_line(
     run: RunId,
     attempt: u32,
     end: &RunEnd,
-    patches: &Path,
+    change: Option<Change>,
     with_messages: bool,
 ) -> Result<Vec<u8>, BatchError> {
     let spec = TaskSpec { attempt, ..task.spec.clone() };
-    let change = isolation::change(patches, run).await;
     let line = ResultLine::new(run, &spec, end).with_change(change);
     if !with_messages {
         return Ok(line.to_bytes());

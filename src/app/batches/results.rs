@@ -17,7 +17,6 @@ use crate::{
     app::{
         batch::{History, ResultLine, end_of},
         conversation::chat_completions,
-        isolation,
     },
     domain::{
         event::Event,
@@ -111,7 +110,7 @@ async fn is_ending(entry: &Entry) -> bool {
 impl Reader {
     async fn line(&self, run: RunId) -> Result<Vec<u8>, ResultsError> {
         let change = match &self.isolation {
-            Some(isolation) => isolation::change(isolation.patches(), run).await,
+            Some(isolation) => isolation.change(run).await,
             None => None,
         };
         line(&*self.store, run, change, self.how.with_messages).await

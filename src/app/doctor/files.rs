@@ -17,7 +17,7 @@ const LITTLE: u64 = 1 << 30;
 const NONE: u64 = 64 << 20;
 
 /// What herder puts into a folder under a name of its own.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "format",
     "lock",
     "log.db",
@@ -25,6 +25,7 @@ const KNOWN: [&str; 11] = [
     "log.db-shm",
     "spill",
     "batches",
+    "answers",
     "patches",
     "work",
     "daemon.log",
@@ -33,6 +34,13 @@ const KNOWN: [&str; 11] = [
 
 /// Beginnings of the names of what was set aside.
 const SET_ASIDE: [&str; 2] = ["log.db.damaged-", "format.damaged-"];
+
+/// Folders whose entries begin with the runs that they belong to, and what these are if nobody knows that run.
+const OF_RUNS: [(&str, &str); 3] = [
+    ("spill", "outputs of a run that is not of record"),
+    ("work", "workspace of a run that is not of record"),
+    ("patches", "changes of a run that is not of record"),
+];
 
 /// A new log that was never finished, and what SQLite puts beside it.
 pub(super) const UNFINISHED: &str = "log.db.new";
@@ -47,7 +55,9 @@ pub(super) fn holder(folder: &Path) -> Line {
 
 /// Whether runs or batches left something behind that is not the log.
 pub fn was_used(folder: &Path) -> bool {
-    ["spill", "batches"].iter().any(|name| !entries(&folder.join(name)).is_empty())
+    ["spill", "batches", "work", "patches", "answers"]
+        .iter()
+        .any(|name| !entries(&folder.join(name)).is_empty())
 }
 
 /// The names in a folder, in order; none if it cannot be read.
@@ -84,10 +94,18 @@ pub(super) fn leftovers(folder: &Path, survey: Option<&Survey>) -> Vec<Line> {
         }
     }
     let Some(survey) = survey else { return lines };
-    let unknown_run = |name: &String| !name.parse::<RunId>().is_ok_and(|run| survey.runs.contains(&run));
-    for name in entries(&folder.join("spill")).into_iter().filter(unknown_run) {
-        let remedy = "delete it if you do not need it";
-        lines.push(Line::warn("outputs of a run that is not of record", format!("spill/{name}"), remedy));
+    let unknown_run = |name: &String| {
+        let run = name.split('.').next().and_then(|id| id.parse::<RunId>().ok());
+        !run.is_some_and(|run| survey.runs.contains(&run))
+    };
+    for (place, what) in OF_RUNS {
+        let mut names = entries(&folder.join(place));
+        names.retain(unknown_run);
+        names.dedup_by(|name, before| name.split('.').next() == before.split('.').next());
+        for name in names {
+            let remedy = "delete it if you do not need it";
+            lines.push(Line::warn(what, format!("{place}/{name}"), remedy));
+        }
     }
     let unknown_batch = |name: &String| {
         let batch = name.split('.').next().and_then(|id| id.parse::<BatchId>().ok());

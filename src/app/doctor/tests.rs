@@ -186,15 +186,32 @@ async fn what_belongs_to_nothing_is_told_and_what_was_never_finished_is_removed(
     fs::write(at("batches/.arriving-x"), "").unwrap();
     fs::write(at("batches").join(format!("{}.0.jsonl", run_id(5))), "").unwrap();
     fs::write(at("notes.txt"), "").unwrap();
+    fs::create_dir_all(at("answers")).unwrap();
+    for run in [run_id(1), run_id(9)] {
+        fs::create_dir_all(at("work").join(run.to_string())).unwrap();
+        fs::write(at("work").join(format!("{run}.json")), "").unwrap();
+    }
     let stray = [
         "notes.txt: herder did not put this here".to_owned(),
         format!("spill/{}: outputs of a run that is not of record", run_id(9)),
+        format!("work/{}: workspace of a run that is not of record", run_id(9)),
         format!("batches/{}.0.jsonl: input of a batch that is not of record", run_id(5)),
     ];
     let unfinished = "batches/.arriving-x: a file that was never finished".to_owned();
     assert_eq!(troubles(folder.path()), [&[unfinished], &stray[..]].concat());
     repair(folder.path()).unwrap();
     assert_eq!(troubles(folder.path()), stray);
+}
+
+#[tokio::test]
+async fn no_log_is_begun_beside_what_runs_have_left() {
+    for name in ["spill", "batches", "work", "patches", "answers"] {
+        let folder = folder(0).await;
+        fs::write(folder.path().join("log.db"), "").unwrap();
+        fs::create_dir_all(folder.path().join(name).join("x")).unwrap();
+        let refused = State::to_write(folder.path(), Durability::Process).map(drop);
+        assert!(matches!(refused, Err(StateError::Log(OpenError::Malformed { .. }))), "{name}: {refused:?}");
+    }
 }
 
 #[tokio::test]

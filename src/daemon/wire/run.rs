@@ -147,10 +147,11 @@ impl RunView {
     /// Adds what it changed in a workspace of its own.
     #[must_use]
     pub fn with_change(self, change: Option<&Change>) -> Self {
-        let Some(Change { branch, base, patch_path, files_changed, kept: _ }) = change.cloned() else {
-            return self;
-        };
-        Self { branch, base, patch_path, files_changed: Some(files_changed), ..self }
+        let Some(change) = change else { return self };
+        let error = change.with_error(self.error.map(Into::into)).map(Into::into);
+        let files_changed = change.files();
+        let Change { branch, base, patch_path, .. } = change.clone();
+        Self { branch, base, patch_path, files_changed, error, ..self }
     }
 }
 

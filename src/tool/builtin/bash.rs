@@ -37,7 +37,7 @@ fn bounds(launcher: &Launcher) -> String {
         for root in &launcher.bounds.write_roots {
             text.push_str(&format!(", {}", root.display()));
         }
-        text.push_str("; elsewhere permission is denied.");
+        text.push_str("; elsewhere permission is denied, so git cannot commit in a worktree.");
     }
     match launcher.bounds.network {
         Network::Allow => {}

@@ -32,8 +32,12 @@ impl Isolation {
         let Some(meta) = meta::read(work, run).await.filter(|meta| meta.stage != Stage::Kept) else {
             return Ok(());
         };
+        if let Some(origin) = &meta.origin {
+            self.repository(origin).seal(run, &meta.root).await?;
+        }
         let patches = self.folders.patches.clone();
-        let change = match blocking(move || Ok(change_of(&patches, run))).await? {
+        let is_known = |change: &Change| change.error.is_none();
+        let change = match blocking(move || Ok(change_of(&patches, run))).await?.filter(is_known) {
             Some(change) => change,
             None => {
                 let change = self.take_stock(&meta, outcome, task).await?;
@@ -91,7 +95,7 @@ impl Isolation {
             None => None,
         };
         let base = meta.origin.as_ref().map(|_| meta.base.clone());
-        Ok(Change { branch, base, patch_path, files_changed: files, kept })
+        Ok(Change { branch, base, patch_path, files_changed: files, kept, error: None })
     }
 
     /// Removes a workspace, and what is known of it.
@@ -99,7 +103,7 @@ impl Isolation {
         match &meta.origin {
             Some(origin) => {
                 let (repository, name) = (self.repository(origin), &origin.branch);
-                repository.remove(&self.git, &meta.root).await?;
+                repository.remove(meta.run, &meta.root).await?;
                 match branch {
                     Branch::Stays => {}
                     Branch::Goes => repository.delete(&self.git, name, None).await?,

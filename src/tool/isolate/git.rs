@@ -17,7 +17,7 @@ use crate::tool::{
 };
 
 /// How long one command may take: a checkout of a large tree on a busy disk.
-const TIMEOUT: Duration = Duration::from_secs(1_800);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a command is given again that met the lock of another one.
 const TRIES: u32 = 8;
 /// Before the first of those; each further wait is longer by as much.

@@ -11,16 +11,25 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    IsolateError, Isolation, Site, blocking, branch,
+    IsolateError, Isolation, blocking, branch,
     copy::Copying,
     git::{Call, Git, Said},
-    meta::{self, MadeBy, Meta, Origin, Stage},
+    meta::{self, MadeBy, Meta, Origin, Stage, change_of, patch_of},
     view::View,
 };
 use crate::domain::{
     id::RunId,
+    message::Message,
     task::{Isolate, TaskSpec},
 };
+
+/// What a run starts from that goes on from another one.
+#[derive(Debug, Default)]
+struct Left {
+    /// The commit that the run before started from.
+    base: Option<String>,
+    patch: Option<PathBuf>,
+}
 
 impl Isolation {
     pub(super) async fn make(
@@ -28,11 +37,15 @@ impl Isolation {
         run: RunId,
         spec: &TaskSpec,
         ended: &CancellationToken,
-    ) -> Result<Site, IsolateError> {
+    ) -> Result<PathBuf, IsolateError> {
+        let left = self.left_before(spec).await?;
         let meta = match spec.isolate {
-            Isolate::Worktree => self.make_worktree(run, spec).await?,
+            Isolate::Worktree => self.make_worktree(run, spec, left.base.as_deref()).await?,
             Isolate::None | Isolate::Copy => self.make_copy(run, spec).await?,
         };
+        if let Some(patch) = &left.patch {
+            self.view(&meta).take_over(patch).await?;
+        }
         let meta = Meta { stage: Stage::SettingUp, ..meta };
         meta::write(&self.folders.work, &meta).await?;
         self.set_up(run, spec.task_id.as_deref(), &meta.place(), ended).await?;
@@ -41,10 +54,34 @@ impl Isolation {
         meta.site().ok_or(IsolateError::Gone { path: meta.root })
     }
 
-    async fn make_worktree(&self, run: RunId, spec: &TaskSpec) -> Result<Meta, IsolateError> {
+    /// What the run before left, of one that goes on from it: what it says that it did is to be there.
+    async fn left_before(&self, spec: &TaskSpec) -> Result<Left, IsolateError> {
+        let is_work = |said: &Message| matches!(said, Message::Assistant(_));
+        let Some(before) = spec.parent.filter(|_| spec.before.iter().any(is_work)) else {
+            return Ok(Left::default());
+        };
+        let patches = self.folders.patches.clone();
+        blocking(move || {
+            let change = change_of(&patches, before).filter(|change| change.error.is_none());
+            let change = change.ok_or(IsolateError::NothingLeft { before })?;
+            let patch = (change.files_changed > 0).then(|| patch_of(&patches, before));
+            if patch.as_ref().is_some_and(|patch| !patch.is_file()) {
+                return Err(IsolateError::NothingLeft { before });
+            }
+            Ok(Left { base: change.base, patch })
+        })
+        .await
+    }
+
+    async fn make_worktree(
+        &self,
+        run: RunId,
+        spec: &TaskSpec,
+        base: Option<&str>,
+    ) -> Result<Meta, IsolateError> {
         let workspace = PathBuf::from(&*spec.workspace);
         let repository = self.repositories.of(&self.git, &workspace).await?;
-        let base = repository.resolve(&self.git, self.options.base.as_deref()).await?;
+        let base = repository.resolve(&self.git, base.or(self.options.base.as_deref())).await?;
         self.repositories.tell_if_dirty(&self.git, &repository).await;
         let branch = branch::name(&self.options.branch, run, spec);
         // One that has the run in its name is nobody else's.
@@ -67,7 +104,7 @@ impl Isolation {
         };
         meta::write(&self.folders.work, &meta).await?;
         repository.add(&self.git, &meta.root, &origin.branch, &meta.base).await?;
-        let own = origin.common.join("worktrees").join(run.to_string()).join("index");
+        let own = repository.admin(run).join("index");
         let index = self.index(&meta);
         blocking(move || fs::copy(&own, &index).map(drop).map_err(IsolateError::io("copy", own))).await?;
         meta.brought = self.bring(&origin, &meta).await?;

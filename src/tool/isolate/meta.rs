@@ -4,6 +4,7 @@
 //! itself, from then on.
 
 use std::{
+    borrow::Cow,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -12,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{IsolateError, Site, blocking};
+use super::{IsolateError, blocking};
 use crate::domain::{id::RunId, task::Isolate};
 
 /// A run's workspace.
@@ -73,18 +74,11 @@ impl Meta {
     }
 
     /// Where the run works, if that is there.
-    pub(super) fn site(&self) -> Option<Site> {
-        let path = self.place();
-        let is_made = match self.stage {
-            Stage::Making | Stage::SettingUp => false,
-            Stage::Made | Stage::Kept => path.is_dir(),
-        };
-        let shared = self.origin.iter().flat_map(|origin| {
-            let own = origin.common.join("worktrees").join(self.run.to_string());
-            ["objects", "refs", "logs"].map(|name| origin.common.join(name)).into_iter().chain([own])
-        });
-        let extra_write_roots = shared.filter(|folder| folder.is_dir()).collect();
-        is_made.then_some(Site { path, extra_write_roots })
+    pub(super) fn site(&self) -> Option<PathBuf> {
+        match self.stage {
+            Stage::Making | Stage::SettingUp => None,
+            Stage::Made | Stage::Kept => Some(self.place()).filter(|path| path.is_dir()),
+        }
     }
 }
 
@@ -100,6 +94,30 @@ pub struct Change {
     pub files_changed: u64,
     /// Where the workspace is, if it was kept.
     pub kept: Option<String>,
+    /// Why the rest is not known yet, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Change {
+    /// One that is not known yet.
+    pub(super) fn unknown(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
+    /// What went wrong with the run, and with knowing what it changed.
+    pub fn with_error<'a>(&self, run: Option<Cow<'a, str>>) -> Option<Cow<'a, str>> {
+        match (run, &self.error) {
+            (Some(run), Some(own)) => Some(format!("{run}; {own}").into()),
+            (None, Some(own)) => Some(own.clone().into()),
+            (run, None) => run,
+        }
+    }
+
+    /// How many files are different, if that is known.
+    pub fn files(&self) -> Option<u64> {
+        self.error.is_none().then_some(self.files_changed)
+    }
 }
 
 /// What a run changed, if it had a workspace of its own and has ended. Blocks.

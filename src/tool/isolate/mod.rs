@@ -3,7 +3,7 @@
 //! It is made before the run's first turn and found again after a restart; a run that has begun is never given a fresh
 //! one. When the run has ended, what it changed becomes a patch, and if it is done also a commit on a branch of its own.
 //! Both follow from the files alone, so they are made anew if herder dies in between. The user's own tree is not
-//! touched: no checkout, no stash, no index. Knows nothing of the log: who has ended, and how, it is told.
+//! touched: no checkout, no stash, no index; nor has a run to write anything of its repository. Knows nothing of the log: who has ended, and how, it is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,6 +43,9 @@ use repository::Repositories;
 
 /// Makings and endings at once, beyond which they only fight over the disk.
 const AT_ONCE: usize = 8;
+
+/// Of a run that ended while herder stopped.
+const TO_COME: &str = "what the run changed is in no patch yet, which is made at the next start";
 
 /// How workspaces are made, and what becomes of them.
 #[derive(Clone, Debug)]
@@ -112,15 +115,6 @@ struct Turn {
     ended: CancellationToken,
 }
 
-/// Where an isolated run works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub path: PathBuf,
-    /// What git in there has to write, beyond the workspace itself: no configuration and no hooks, which git outside would
-    /// take its orders from.
-    pub extra_write_roots: Vec<PathBuf>,
-}
-
 /// Why there is no workspace of a run's own. Each is a sentence for whoever submitted the task.
 #[derive(Debug, thiserror::Error)]
 pub enum IsolateError {
@@ -144,6 +138,10 @@ pub enum IsolateError {
     BranchTaken { branch: String },
     #[error("the workspace that the run began in is gone: {}", path.display())]
     Gone { path: PathBuf },
+    #[error(
+        "run {before}, which this one goes on from, has left no workspace and no patch with what it changed"
+    )]
+    NothingLeft { before: RunId },
     #[error("the setup command {how}{}{tail}", if tail.is_empty() { "" } else { ":\n" })]
     Setup { how: String, tail: String },
     #[error("git {verb} failed: {said}")]
@@ -208,11 +206,11 @@ impl Isolation {
         }
     }
 
-    /// The run's workspace, made if there is none and the run has not begun.
+    /// Where the run works: its workspace, made if there is none and the run has not begun.
     ///
     /// # Errors
     /// It cannot be made, or is gone.
-    pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<Site, IsolateError> {
+    pub async fn open(&self, run: RunId, spec: &TaskSpec, begun: Begun) -> Result<PathBuf, IsolateError> {
         let turn = self.turn_of(run);
         let _busy = turn.lock.lock().await;
         locked(&self.known).insert(run);
@@ -236,8 +234,8 @@ impl Isolation {
         }
     }
 
-    /// The run's workspace, if it is there.
-    pub async fn find(&self, run: RunId) -> Option<Site> {
+    /// Where the run works, if that is there.
+    pub async fn find(&self, run: RunId) -> Option<PathBuf> {
         meta::read(&self.folders.work, run).await?.site()
     }
 
@@ -259,6 +257,11 @@ impl Isolation {
             Err(error) => {
                 let error = super::workspace::Told(&error).to_string();
                 tracing::warn!(run.id = %run, error, "changes of a run could not be put away; tried again at the next start");
+                let told = format!(
+                    "what the run changed could not be put into a patch, which is tried again at the next start: {error}"
+                );
+                // Without that it is at least in herder's own log.
+                let _ = meta::write_change(&self.folders.patches, run, &Change::unknown(told)).await;
             }
         }
     }
@@ -278,7 +281,27 @@ impl Isolation {
         locked(&self.known).iter().copied().collect()
     }
 
-    /// Removes the workspace of a run that nobody knows.
+    /// What a run changed, if it had a workspace of its own and has ended.
+    pub async fn change(&self, run: RunId) -> Option<Change> {
+        let patches = self.folders.patches.clone();
+        let change = blocking(move || Ok(change_of(&patches, run))).await.ok().flatten();
+        let is_to_come = || self.knows(run).then(|| Change::unknown(TO_COME.to_owned()));
+        change.or_else(is_to_come)
+    }
+
+    /// Removes what was begun of the workspace of a run that nobody knows. One that was made stays: there may be work in it.
+    pub async fn discard_unfinished(&self, run: RunId) {
+        let Some(meta) = meta::read(&self.folders.work, run).await else { return };
+        match meta.stage {
+            Stage::Making | Stage::SettingUp => self.discard(run).await,
+            Stage::Made | Stage::Kept => {
+                let workspace = meta.root.display();
+                tracing::warn!(run.id = %run, %workspace, "the log does not know the run of this workspace; it stays as it is");
+            }
+        }
+    }
+
+    /// Removes the workspace of a run that is no longer of record.
     pub async fn discard(&self, run: RunId) {
         let Some(meta) = meta::read(&self.folders.work, run).await else { return };
         match self.remove(&meta, Branch::GoesIfEmpty).await {

@@ -5,6 +5,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -16,7 +19,7 @@ use super::{
     git::{Call, Git, Said, is_object},
     locked,
 };
-use crate::tool::scratch;
+use crate::{domain::id::RunId, tool::scratch};
 
 /// What is known of repositories, by the folders that tasks name. It does not change while herder runs.
 #[derive(Debug, Default)]
@@ -139,21 +142,43 @@ impl Repository {
         git.run(root, Call::new(["reset", "--hard", "--quiet"])).await.map(drop)
     }
 
-    /// Removes a worktree, whatever is in it or left of it. Other worktrees that are missing, perhaps for a while only, are
-    /// not pruned.
-    pub(super) async fn remove(&self, git: &Git, root: &Path) -> Result<(), IsolateError> {
-        let tree = root.to_owned();
+    /// What git keeps of a run's worktree.
+    pub(super) fn admin(&self, run: RunId) -> PathBuf {
+        self.common.join("worktrees").join(run.to_string())
+    }
+
+    /// Has a worktree be one of this repository, as it was made. A command in it may have put something else in the place
+    /// of the files that say so, and git runs what the configuration says that they lead to.
+    pub(super) async fn seal(&self, run: RunId, root: &Path) -> Result<(), IsolateError> {
+        let (admin, link) = (self.admin(run), root.join(".git"));
+        blocking(move || {
+            let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+            if link.parent().is_some_and(is_folder) {
+                put_back(&link, &[b"gitdir: ", admin.as_os_str().as_bytes(), b"\n"].concat())?;
+            }
+            if !is_folder(&admin) {
+                return remove_all(&admin);
+            }
+            put_back(&admin.join("commondir"), b"../..\n")?;
+            put_back(&admin.join("gitdir"), &[link.as_os_str().as_bytes(), b"\n"].concat())?;
+            remove_all(&admin.join("config.worktree"))
+        })
+        .await
+    }
+
+    /// Removes a worktree, whatever is in it or left of it, also where git does not know it any more. Others that are
+    /// missing, perhaps for a while only, are not pruned.
+    pub(super) async fn remove(&self, run: RunId, root: &Path) -> Result<(), IsolateError> {
+        let (tree, admin) = (root.to_owned(), self.admin(run));
         blocking(move || remove_all(&tree)).await?;
-        if !self.common.is_dir() {
-            return Ok(());
-        }
         let _alone = self.lock.lock().await;
-        let remove = Call::new(["worktree", "remove", "--force", "--force"]).arg(root);
-        let Said { ok, text } = git.ask(&self.common, remove).await?;
-        if ok || text.contains("is not a working tree") {
-            return Ok(());
-        }
-        Err(IsolateError::Git { verb: "worktree remove".to_owned(), said: text.trim().to_owned() })
+        blocking(move || {
+            remove_all(&admin)?;
+            // It goes with the last of them, as git has it.
+            let _ = admin.parent().map(fs::remove_dir);
+            Ok(())
+        })
+        .await
     }
 
     /// The commit that a branch has, and its tree.
@@ -227,9 +252,21 @@ fn reference(branch: &str) -> String {
     format!("refs/heads/{branch}")
 }
 
-/// Removes a folder, if it is there, and all that is in it.
+/// Has a file be there with these bytes, whatever is in its place.
+fn put_back(path: &Path, bytes: &[u8]) -> Result<(), IsolateError> {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    if is_file && fs::read(path).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    remove_all(path)?;
+    let put = || OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes);
+    put().map_err(IsolateError::io("write", path))
+}
+
+/// Removes what is there: a file, a link, or a folder and all that is in it.
 pub(super) fn remove_all(folder: &Path) -> Result<(), IsolateError> {
-    match scratch::remove_all(folder) {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir());
+    match if is_folder { scratch::remove_all(folder) } else { fs::remove_file(folder) } {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(IsolateError::io("remove", folder)(error))
         }

@@ -51,6 +51,16 @@ impl View<'_> {
         self.git.object(&self.tree, self.call(&["write-tree"])).await
     }
 
+    /// Changes the files as a patch says, unless they are so already: a copy is made of a folder that may have it.
+    pub(super) async fn take_over(&self, patch: &Path) -> Result<(), IsolateError> {
+        let has_it = self.call(&["apply", "--reverse", "--check"]).arg(patch);
+        if self.git.ask(&self.tree, has_it).await?.ok {
+            return Ok(());
+        }
+        let apply = self.call(&["apply", "--whitespace=nowarn"]).arg(patch);
+        self.git.run(&self.tree, apply).await.map(drop)
+    }
+
     /// Writes what was taken in as a patch against `base`. There is none if nothing is different. Returns how many files are.
     pub(super) async fn patch(&self, base: &str, to: &Path) -> Result<u64, IsolateError> {
         let fresh = to.with_extension("patch.new");

@@ -47,12 +47,11 @@ impl Bounds {
         }
     }
 
-    /// Those of a program that works in `workspace`, and in the folders `beside` it that belong to it.
+    /// Those of a program that works in `workspace`.
     pub(super) fn of(
         &self,
         program: &Program,
         workspace: &Path,
-        beside: &[PathBuf],
         tmpdir: &Path,
     ) -> Result<Confinement, LaunchError> {
         let write = match (self.files, program.reach) {
@@ -61,8 +60,7 @@ impl Bounds {
             (FileBounds::Workspace, Reach::ReadOnly) => Some(vec![tmpdir.to_owned()]),
             (FileBounds::Workspace, Reach::Anything) => {
                 let own = [workspace, tmpdir].into_iter().map(Path::to_owned);
-                let more = self.write_roots.iter().chain(beside).cloned();
-                Some(own.chain(more).collect())
+                Some(own.chain(self.write_roots.iter().cloned()).collect())
             }
         };
         Ok(Confinement { write, network: program.network.unwrap_or(self.network) })

@@ -41,7 +41,6 @@ pub struct Workspace {
     read_roots: Vec<Arc<Root>>,
     may_hang: bool,
     claim: Option<claim::Claim>,
-    extra_write_roots: Vec<PathBuf>,
 }
 
 impl Workspace {
@@ -55,19 +54,13 @@ impl Workspace {
         let read_roots: Vec<_> = read_roots.collect::<Result<_, _>>()?;
         let mut roots = std::iter::once(&root).chain(&read_roots);
         let may_hang = roots.any(|root| Medium::of(&root.folder) == Medium::Other);
-        Ok(Self { root, read_roots, may_hang, claim: None, extra_write_roots: Vec::new() })
+        Ok(Self { root, read_roots, may_hang, claim: None })
     }
 
     /// Whether a look at a path may take any time: some folder is not on a disk of this machine. What is mounted further
     /// down is not known.
     pub const fn may_hang(&self) -> bool {
         self.may_hang
-    }
-
-    /// Folders outside it that programs in it have to write, though no path in them is in the workspace: of a git worktree
-    /// what it shares of the git folder.
-    pub fn extra_write_roots(&self) -> &[PathBuf] {
-        &self.extra_write_roots
     }
 
     /// The workspace's own real path: its key in the mutation queue.

@@ -64,18 +64,12 @@ impl Workspaces {
         open.held(open.own.get(&run)?)
     }
 
-    /// Opens the folder at `path` as the run's own, in which programs also write to `extra_write_roots`. Blocks while
-    /// its file system does.
+    /// Opens the folder at `path` as the run's own. Blocks while its file system does.
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub fn get_own(
-        &self,
-        run: RunId,
-        path: &Arc<str>,
-        extra_write_roots: Vec<PathBuf>,
-    ) -> Result<Arc<Workspace>, WorkspaceError> {
-        let workspace = self.get_with(path, extra_write_roots)?;
+    pub fn get_own(&self, run: RunId, path: &Arc<str>) -> Result<Arc<Workspace>, WorkspaceError> {
+        let workspace = self.get(path)?;
         self.open().own.insert(run, path.clone());
         Ok(workspace)
     }
@@ -95,19 +89,10 @@ impl Workspaces {
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn get(&self, path: &Arc<str>) -> Result<Arc<Workspace>, WorkspaceError> {
-        self.get_with(path, Vec::new())
-    }
-
-    fn get_with(
-        &self,
-        path: &Arc<str>,
-        extra_write_roots: Vec<PathBuf>,
-    ) -> Result<Arc<Workspace>, WorkspaceError> {
         if let Some(workspace) = self.held(path) {
             return Ok(workspace);
         }
         let mut workspace = Workspace::open(Path::new(&**path), &self.read_roots)?;
-        workspace.extra_write_roots = extra_write_roots;
         let key = workspace.key().clone();
         let slot = self.open().slots.entry(key.clone()).or_default().clone();
         workspace.claim = Some(Claim::take(&slot, &key));
