@@ -1,18 +1,23 @@
-//! Answers on their way to a process that has a state folder to itself: files in it, one an answer.
+//! Answers on their way to a process that has a state folder to itself: files, one an answer, in a folder that both know.
 //!
 //! A file is there whole or not at all, and stays until what became of its answer is of record, so it outlives either process.
-//! One that is no answer is set aside. Who may write to the folder could write to its log as well.
+//! One that is no answer is set aside. Whoever may write to the folder is believed.
 
 use std::{
+    fmt::Write as _,
     fs::{DirBuilder, File, Permissions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    io::{self, Write as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::AnswerError;
 use crate::{
@@ -29,7 +34,7 @@ use crate::{
 /// Between two looks at whether answers have come.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Where answers lie in a state folder.
+/// Where the answers to runs of a state folder lie.
 #[derive(Clone, Debug)]
 pub struct Spool(PathBuf);
 
@@ -95,9 +100,21 @@ enum Fate {
 }
 
 impl Spool {
-    /// The answers in this state folder.
-    pub fn within(state: &Path) -> Self {
-        Self(state.join("answers"))
+    /// The answers to runs of this state folder: where no command may write, as it may in the state folder if that lies in a
+    /// workspace. Whoever has no such place, has none but that folder.
+    pub fn of(state: &Path) -> Self {
+        Self::below(runtime_folder().as_deref(), state)
+    }
+
+    pub(super) fn below(runtime: Option<&Path>, state: &Path) -> Self {
+        let Some(runtime) = runtime else { return Self(state.join("answers")) };
+        let real = state.canonicalize().unwrap_or_else(|_| state.to_owned());
+        let digest = Sha256::digest(real.as_os_str().as_bytes());
+        let name = digest.iter().take(16).fold("answers-".to_owned(), |mut name, byte| {
+            let _ = write!(name, "{byte:02x}");
+            name
+        });
+        Self(runtime.join(name))
     }
 
     /// Puts an answer there; returns once it is on disk, with its place.
@@ -184,6 +201,17 @@ impl Spool {
     }
 }
 
+/// Where this user's things of the session are, for herder; nothing if there is no such place.
+pub fn runtime_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let usual = || PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let is_ours = |folder: &PathBuf| {
+        let facts = folder.metadata();
+        facts.is_ok_and(|facts| facts.is_dir() && facts.uid() == rustix::process::geteuid().as_raw())
+    };
+    Some(named.unwrap_or_else(usual)).filter(is_ours).map(|folder| folder.join("herder"))
+}
+
 /// Reads an answer, if it is still there and is one; else it is set aside.
 fn read(path: &Path) -> io::Result<Option<Spooled>> {
     let text = match std::fs::read(path) {
@@ -227,4 +255,22 @@ async fn told(supervisor: &Supervisor, answer: Spooled) -> Fate {
 async fn is_open(store: &dyn EventStore, run: RunId) -> Result<bool, StoreError> {
     let this = RunFilter { among: Some(vec![run]), ended: Some(false), ..RunFilter::default() };
     Ok(!store.runs(this).await?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_lie_apart_from_the_state_and_are_found_by_any_path_to_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, link) = (place.path().join("state"), place.path().join("link"));
+        std::fs::create_dir(&state).unwrap();
+        std::os::unix::fs::symlink(&state, &link).unwrap();
+        let at = |state: &Path| Spool::below(Some(Path::new("/run/herder")), state).0;
+        assert!(at(&state).starts_with("/run/herder"));
+        assert_eq!(at(&state), at(&link));
+        assert_ne!(at(&state), at(place.path()));
+        assert_eq!(Spool::below(None, &state).0, state.join("answers"));
+    }
 }

@@ -130,7 +130,7 @@ async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
 async fn answers_that_were_left_are_put_on_record_and_what_is_none_is_set_aside() {
     let (store, _) = asking(None).await;
     let folder = tempfile::tempdir().expect("a folder");
-    let spool = Spool::within(folder.path());
+    let spool = Spool::below(None, folder.path());
     spool.settle(&store, &SystemClock).await;
     let run = RunId::from_bytes([1; 16]);
     for (approval, answer) in [(7, reject()), (1, Answer::Approve(None)), (1, reject())] {
