@@ -181,7 +181,7 @@ fn access(config: &Config) -> Result<Access, ServeError> {
         roles.insert(uid, role(*given));
     }
     let group_default = config.daemon.group.is_some().then_some(server::Role::Viewer);
-    Ok(Access { roles, group_default, ..Access::own() })
+    Ok(Access { roles, group_default, tcp: role(config.daemon.tcp_role), ..Access::own() })
 }
 
 async fn open_desk(

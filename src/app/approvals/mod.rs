@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod spool;
+mod taking;
 #[cfg(test)]
 mod tests;
 

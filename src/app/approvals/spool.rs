@@ -6,33 +6,30 @@
 use std::{
     fmt::Write as _,
     fs::{DirBuilder, File, Permissions},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::AnswerError;
-use crate::{
-    actor::{Supervisor, supervisor::AskError},
-    clock::Clock,
-    domain::{
-        event::Grant,
-        id::{RunId, Seq},
-        run::{Answer, Input},
-    },
-    store::{EventStore, RunFilter, StoreError},
+use crate::domain::{
+    event::Grant,
+    id::RunId,
+    run::{Answer, Input},
 };
 
-/// Between two looks at whether answers have come.
-const PAUSE: Duration = Duration::from_millis(500);
+/// No answer is longer.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Where the answers to runs of a state folder lie.
 #[derive(Clone, Debug)]
@@ -52,6 +49,13 @@ pub struct Spooled {
     /// Who answers.
     #[serde(default)]
     pub by: Option<Arc<str>>,
+}
+
+/// What a look into the folder came to.
+#[derive(Debug, Default)]
+pub(super) struct Come {
+    pub(super) answers: Vec<(PathBuf, Spooled)>,
+    pub(super) unread: Vec<(PathBuf, io::Error)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +79,17 @@ impl Spooled {
         Self { run, approval, answer, command, by }
     }
 
-    fn into_input(self) -> (RunId, Input) {
+    /// The approval's name.
+    pub(super) fn name(&self) -> String {
+        format!("{}.{}", self.run, self.approval)
+    }
+
+    /// The answer, and what it is called and who gives it.
+    pub(super) fn into_answer(self) -> (Answer, (Arc<str>, Option<Arc<str>>)) {
+        (self.answer.into(), (self.command, self.by))
+    }
+
+    pub(super) fn into_input(self) -> (RunId, Input) {
         let Self { run, approval, answer, command, by } = self;
         (run, Input::Resolve { approval, answer: answer.into(), command, by })
     }
@@ -88,15 +102,6 @@ impl From<Kept> for Answer {
             Kept::Reject(reason) => Self::Reject(reason),
         }
     }
-}
-
-/// What became of an answer that had come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// It is of record, or never will be.
-    Settled,
-    /// Its run is not there yet, or the log takes nothing.
-    Waits,
 }
 
 impl Spool {
@@ -148,56 +153,24 @@ impl Spool {
         Ok(paths)
     }
 
-    /// Puts answers on record that have come while nobody was at work here; before anybody is. What is wrong with one concerns
-    /// no other.
-    pub async fn settle(&self, store: &dyn EventStore, clock: &dyn Clock) {
-        for (path, answer) in self.come() {
-            let Spooled { run, approval, answer, command, by } = answer;
-            let found = super::find(store, &format!("{run}.{approval}")).await;
-            let settled = match found {
-                Ok(found) => found.resolve_unattended(store, clock, answer.into(), (command, by)).await,
-                Err(_) => Ok(Seq::START),
-            };
-            // Whoever answered sees in the log why it came to nothing.
-            if !matches!(settled, Err(AnswerError::Store(_))) {
-                self.warn_of(remove(&path));
+    /// The answers that have come, the oldest first, and what cannot be read and why. What is no answer is set aside. Blocks.
+    pub(super) fn come(&self) -> Come {
+        let mut come = Come::default();
+        let paths = match self.waiting() {
+            Ok(paths) => paths,
+            Err(error) => {
+                come.unread.push((self.0.clone(), error));
+                return come;
+            }
+        };
+        for path in paths {
+            match read(&path) {
+                Ok(Some(answer)) => come.answers.push((path, answer)),
+                Ok(None) => {}
+                Err(error) => come.unread.push((path, error)),
             }
         }
-    }
-
-    /// Hands answers to their runs as they come, for as long as it is waited for.
-    pub async fn serve(self, supervisor: Supervisor) {
-        loop {
-            for (path, answer) in self.come() {
-                if told(&supervisor, answer).await == Fate::Settled {
-                    self.warn_of(remove(&path));
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    fn come(&self) -> Vec<(PathBuf, Spooled)> {
-        let read = self.waiting().map(|paths| {
-            let answers = paths.into_iter().filter_map(|path| {
-                let answer = read(&path).unwrap_or_else(|error| {
-                    self.warn_of(Err(error));
-                    None
-                })?;
-                Some((path, answer))
-            });
-            answers.collect()
-        });
-        read.unwrap_or_else(|error| {
-            self.warn_of(Err(error));
-            Vec::new()
-        })
-    }
-
-    fn warn_of(&self, done: io::Result<()>) {
-        if let Err(error) = done {
-            tracing::warn!(%error, place = %self.0.display(), "answers to approvals cannot be taken in");
-        }
+        come
     }
 }
 
@@ -214,10 +187,17 @@ pub fn runtime_folder() -> Option<PathBuf> {
 
 /// Reads an answer, if it is still there and is one; else it is set aside.
 fn read(path: &Path) -> io::Result<Option<Spooled>> {
-    let text = match std::fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text?,
+    // Whatever else stands there is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => File::from(file?),
     };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut text)?;
     match serde_json::from_slice(&text) {
         Ok(answer) => Ok(Some(answer)),
         Err(error) => {
@@ -237,24 +217,6 @@ pub fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
-}
-
-async fn told(supervisor: &Supervisor, answer: Spooled) -> Fate {
-    let (run, input) = answer.into_input();
-    match supervisor.ask(run, input).await {
-        // Whoever answered sees in the log why it came to nothing.
-        Ok(_) | Err(AskError::Refused(_)) => Fate::Settled,
-        Err(AskError::NoSuchRun) => match is_open(&*supervisor.services().store, run).await {
-            Ok(false) => Fate::Settled,
-            Ok(true) | Err(_) => Fate::Waits,
-        },
-        Err(AskError::NotLive | AskError::Store(_)) => Fate::Waits,
-    }
-}
-
-async fn is_open(store: &dyn EventStore, run: RunId) -> Result<bool, StoreError> {
-    let this = RunFilter { among: Some(vec![run]), ended: Some(false), ..RunFilter::default() };
-    Ok(!store.runs(this).await?.is_empty())
 }
 
 #[cfg(test)]
