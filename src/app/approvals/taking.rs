@@ -50,6 +50,17 @@ impl Spool {
 
     /// Hands answers to their runs as they come, for as long as it is waited for.
     pub async fn serve(self, supervisor: Supervisor) {
+        self.serve_by(move |answer| {
+            let supervisor = supervisor.clone();
+            async move { told(&supervisor, answer).await }
+        })
+        .await;
+    }
+
+    async fn serve_by<F>(self, tell: impl Fn(Spooled) -> F + Clone + Send + 'static)
+    where
+        F: Future<Output = Fate> + Send,
+    {
         let mut troubles = Troubles::default();
         // By run, so that none is told a second answer before the first.
         let (mut at_work, mut tasks) = (BTreeSet::new(), JoinSet::new());
@@ -64,8 +75,8 @@ impl Spool {
                     }
                     for (run, answers) in by_run {
                         if at_work.insert(run) {
-                            let supervisor = supervisor.clone();
-                            tasks.spawn(async move { (run, tell_all(&supervisor, answers).await) });
+                            let tell = tell.clone();
+                            tasks.spawn(async move { (run, tell_all(tell, answers).await) });
                         }
                     }
                 }
@@ -129,10 +140,13 @@ async fn settled(store: &dyn EventStore, clock: &dyn Clock, answer: Spooled) -> 
 }
 
 /// Tells a run its answers, and returns which could not be taken out.
-async fn tell_all(supervisor: &Supervisor, answers: Vec<(PathBuf, Spooled)>) -> Vec<(PathBuf, io::Error)> {
+async fn tell_all<F: Future<Output = Fate>>(
+    tell: impl Fn(Spooled) -> F,
+    answers: Vec<(PathBuf, Spooled)>,
+) -> Vec<(PathBuf, io::Error)> {
     let mut failed = Vec::new();
     for (path, answer) in answers {
-        if told(supervisor, answer).await == Fate::Settled {
+        if tell(answer).await == Fate::Settled {
             failed.extend(taken_out(path).await.err());
         }
     }
@@ -155,4 +169,41 @@ async fn told(supervisor: &Supervisor, answer: Spooled) -> Fate {
 async fn is_open(store: &dyn EventStore, run: RunId) -> Result<bool, StoreError> {
     let this = RunFilter { among: Some(vec![run]), ended: Some(false), ..RunFilter::default() };
     Ok(!store.runs(this).await?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::run::Answer;
+
+    #[tokio::test]
+    async fn a_run_that_takes_no_answer_for_now_holds_up_its_own_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::below(None, folder.path());
+        let [stuck, other] = [1, 2].map(|byte| RunId::from_bytes([byte; 16]));
+        for (run, approval) in [(stuck, 1), (stuck, 2), (other, 1), (other, 2)] {
+            let answer = Spooled::new((run, approval), Answer::Approve(None), ("k".into(), None));
+            spool.put(&answer).unwrap();
+        }
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let serving = tokio::spawn(spool.clone().serve_by(move |answer: Spooled| {
+            let tell = tell.clone();
+            async move {
+                tell.send((answer.run, answer.approval)).unwrap();
+                if answer.run == stuck {
+                    std::future::pending::<()>().await;
+                }
+                Fate::Settled
+            }
+        }));
+        let mut heard = BTreeSet::new();
+        let all = async {
+            while heard.len() < 3 {
+                heard.insert(told.recv().await.unwrap());
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), all).await.expect("the other run is told");
+        assert_eq!(heard, BTreeSet::from([(stuck, 1), (other, 1), (other, 2)]));
+        serving.abort();
+    }
 }
