@@ -1,6 +1,6 @@
 //! herder at work: a supervisor over a state, put together from a configuration.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
@@ -9,6 +9,7 @@ use super::{
     approvals::Spool,
     confinement, isolation,
     models::{ModelSetup, ModelsError, check_price, is_priced},
+    own_files::{self, Exposed},
     state::State,
     tools::{self, ToolsError},
 };
@@ -61,6 +62,8 @@ pub enum StartError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
+    Exposed(#[from] Exposed),
+    #[error(transparent)]
     Log(#[from] StoreError),
     #[error("the actors could not be started")]
     Actors(#[source] ractor::SpawnErr),
@@ -78,6 +81,22 @@ impl Herder {
         policy(config, &tools::toolbox(config, None)?)?;
         ModelSetup::default().models(config, model_names)?;
         Ok(())
+    }
+
+    /// Whether the answers of people can be relied upon in the state at `folder`, for runs in these workspaces. Makes and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// Commands that run unasked could give them.
+    pub fn check_answers<'a>(
+        config: &Config,
+        people: People,
+        folder: &Path,
+        workspaces: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), StartError> {
+        let toolbox = tools::toolbox(config, None)?;
+        let policy = policy(config, &toolbox)?;
+        Ok(own_files::check_exposed(config, (&toolbox, &policy), people, folder, workspaces)?)
     }
 
     /// Whether the costs of these models can be limited. Makes and changes nothing.
@@ -129,7 +148,7 @@ impl Herder {
         let policy = policy(config, &toolbox)?;
         let confinement_warning = confinement::warning(config, &toolbox, &policy);
         if let Some(folder) = &state.folder {
-            Spool::within(folder.path()).settle(&*state.store, &SystemClock).await;
+            Spool::of(folder.path()).settle(&*state.store, &SystemClock).await;
         }
         let setup = Arc::new(ModelSetup::default());
         let isolation = Arc::new(isolation::isolation(config, &state));
@@ -140,7 +159,9 @@ impl Herder {
             models: setup.models(config, model_names)?,
             toolbox,
             policy,
-            workspaces: Workspaces::new(config.tools.read_roots.clone()).isolating(isolation),
+            workspaces: Workspaces::new(config.tools.read_roots.clone())
+                .hiding(own_files::hidden(config, &state))
+                .isolating(isolation),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings,
         });
@@ -210,7 +231,7 @@ impl Herder {
     /// Takes answers to approvals that other processes leave in the state folder, for as long as what this returns lives.
     pub fn take_answers(&self) -> Option<AbortOnDropHandle<()>> {
         let folder = self.state.folder.as_ref()?;
-        let serving = Spool::within(folder.path()).serve(self.supervisor.clone());
+        let serving = Spool::of(folder.path()).serve(self.supervisor.clone());
         Some(AbortOnDropHandle::new(tokio::spawn(serving)))
     }
 

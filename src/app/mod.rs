@@ -15,6 +15,7 @@ pub mod herder;
 pub mod input;
 pub mod isolation;
 pub mod models;
+pub mod own_files;
 pub mod prune;
 pub mod spent;
 pub mod state;

@@ -29,6 +29,8 @@ pub struct State {
     pub store: Arc<dyn EventStore>,
     /// The folder that it lies in; absent for one that is only in memory.
     pub folder: Option<StateFolder>,
+    /// Where the results go that are derived from it, if they go to a file.
+    pub results: Option<PathBuf>,
     sqlite: Option<Arc<SqliteStore>>,
     /// What `folder` lies in if it is to go with this.
     passing: Option<TempDir>,
@@ -71,6 +73,7 @@ impl State {
         Self {
             store: Arc::new(MemoryStore::default()),
             folder: None,
+            results: None,
             sqlite: None,
             passing: None,
             aside: passing_aside(),
@@ -116,7 +119,14 @@ impl State {
         make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
         let aside = folder.path().to_owned();
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None, aside })
+        Ok(Self {
+            store: store.clone(),
+            folder: Some(folder),
+            results: None,
+            sqlite: Some(store),
+            passing: None,
+            aside,
+        })
     }
 
     /// Opens the folder to read, also while another process writes to it.
@@ -128,7 +138,14 @@ impl State {
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
         let aside = folder.path().to_owned();
-        Ok(Self { store: store.clone(), folder: Some(folder), sqlite: Some(store), passing: None, aside })
+        Ok(Self {
+            store: store.clone(),
+            folder: Some(folder),
+            results: None,
+            sqlite: Some(store),
+            passing: None,
+            aside,
+        })
     }
 
     /// Where outputs go that are too long for the log.

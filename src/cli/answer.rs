@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
+use serde_json::json;
 
 use super::{
     Context, Exit, UsageError,
@@ -189,6 +190,8 @@ async fn main(target: TargetArgs, said: Said, context: &Context) -> anyhow::Resu
         for name in meant {
             let answered = place.answer(&name, &answering).await;
             tally.count(&name, answered, &answering)?;
+            // What was answered is told though this should end before the rest is.
+            let _open = tally.out.flush()?;
         }
     }
     if let Place::Folder(folder) = &place {
@@ -258,16 +261,21 @@ impl Tally {
             }
             Err(error) => error,
         };
-        let Some(ClientError::Refused(refusal)) = error.downcast_ref() else { return Err(error) };
+        let refusal = match error.downcast_ref() {
+            Some(ClientError::Refused(refusal)) => Some(refusal),
+            Some(_) | None => None,
+        };
+        let message = refusal.map_or_else(|| format!("{error:#}"), |refusal| refusal.message.clone());
         if self.json {
-            let mut told = serde_json::to_value(refusal)?;
+            let mut told = refusal.map_or_else(|| Ok(json!({ "message": message })), serde_json::to_value)?;
             told["id"] = name.into();
             let _open = self.out.json(&told)?;
         } else {
-            say(&format!("{name}: {}", refusal.message));
+            say(&format!("{name}: {message}"));
         }
         // What matched a moment ago may have been answered meanwhile.
-        let is_late = matches!(refusal.code, Code::Resolved | Code::Ended | Code::Ending);
+        let is_late = refusal
+            .is_some_and(|refusal| matches!(refusal.code, Code::Resolved | Code::Ended | Code::Ending));
         if self.exit == Exit::Done && (self.by_name || !is_late) {
             self.exit = Exit::of(&error);
         }

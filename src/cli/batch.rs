@@ -20,7 +20,7 @@ use super::{
 use crate::{
     app::{
         batch::{Batch, Journal, Options, Report, Stopper, beside},
-        herder::Herder,
+        herder::{Herder, People},
         input::{self, InputError, InputTask, Rules, Selection, Source, repeated},
         isolation,
         state::State,
@@ -230,6 +230,11 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let limited = tasks.iter().filter(|task| is_limited || task.spec.limits.max_cost_usd.is_some());
     Herder::check_prices(&context.config, limited.map(|task| &*task.spec.model).collect::<BTreeSet<_>>())?;
     check_isolated(&context.config, &tasks).await?;
+    if let Some(folder) = folder.as_deref().filter(|_| args.asks.park) {
+        let shared = tasks.iter().filter(|task| task.spec.isolate.is_none());
+        let workspaces = shared.map(|task| Path::new(&*task.spec.workspace));
+        Herder::check_answers(&context.config, People::Asked, folder, workspaces)?;
+    }
     if args.dry_run {
         return dry_run(&args, folder.as_deref(), out.as_deref(), &tasks, &chosen, &options).await;
     }

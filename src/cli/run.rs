@@ -137,6 +137,10 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
         Herder::check_prices(&context.config, [&*spec.model])?;
     }
     let folder = context.state_folder()?;
+    if args.asks.park {
+        let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
+        Herder::check_answers(&context.config, People::Asked, &folder, workspace)?;
+    }
     let state = match State::to_write(&folder, context.config.store.durability) {
         Err(error) => return Err(taken(error, &context).await),
         Ok(state) => state,
@@ -163,7 +167,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let supervisor = herder.supervisor.clone();
     let mut watch = Watch::new(args.json, args.quiet);
     if asks == Asks::Here {
-        watch.prompt = Some(Prompt::new(supervisor.clone(), run, stopper.clone()));
+        watch.ask = Some(Prompt::new(supervisor.clone(), run, stopper.clone()).asks());
     }
     let drain = context.config.supervisor.drain();
     let stopping = async {

@@ -238,6 +238,8 @@ pub enum Durability {
 pub struct Daemon {
     pub listen: Option<SocketAddr>,
     pub token_file: Option<PathBuf>,
+    /// What whoever shows the token may do.
+    pub tcp_role: Role,
     pub group: Option<String>,
     pub max_connections: NonZeroUsize,
     /// What others than the daemon's own user may do, by user name or number.

@@ -109,7 +109,10 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
         })
     });
     let began = begin(&desk, &mut signals).await;
+    let mut answers = None;
     if matches!(began, Ok(Begun::Ready)) {
+        // Whoever has the folder and not the socket leaves answers there.
+        answers = desk.herder().take_answers();
         ready(&desk);
         desk.work().spawn({
             let desk = desk.clone();
@@ -118,6 +121,7 @@ pub async fn serve(setup: Setup, ready: impl FnOnce(&Desk)) -> Result<(), ServeE
         until_stopped(&desk, &mut signals).await;
     }
     finish(&desk, &mut signals).await;
+    drop(answers);
     streams.cancel();
     ending.cancel();
     // Only a panic could be lost here, and it has told of itself.
@@ -181,7 +185,7 @@ fn access(config: &Config) -> Result<Access, ServeError> {
         roles.insert(uid, role(*given));
     }
     let group_default = config.daemon.group.is_some().then_some(server::Role::Viewer);
-    Ok(Access { roles, group_default, ..Access::own() })
+    Ok(Access { roles, group_default, tcp: role(config.daemon.tcp_role), ..Access::own() })
 }
 
 async fn open_desk(

@@ -222,3 +222,19 @@ async fn a_folder_that_the_daemon_has_is_answered_by_asking_the_daemon() {
     let told = house.herder(&["approve", "a.1", "--state", state.to_str().unwrap()]).expect(2).err;
     assert!(told.contains("leave --state out to ask it"), "{told}");
 }
+
+#[tokio::test]
+async fn answers_that_are_left_for_a_daemon_whose_socket_is_not_known_are_taken_while_it_runs() {
+    let house = House::new();
+    let daemon = house.start(&SERVE).await;
+    submit(&house, "a");
+    until_asked(&daemon, 1).await;
+    let state = house.state();
+    let elsewhere = house.path("no.sock");
+    let approve =
+        ["approve", "a.1", "--state", state.to_str().unwrap(), "--socket", elsewhere.to_str().unwrap()];
+    assert_eq!(house.herder(&approve).expect(0).out, "a.1 approved\n");
+    ended(&house, "a");
+    assert_eq!(witness(&house), "done\n");
+    drop(daemon);
+}

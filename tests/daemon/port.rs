@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use herder::daemon::server::{Access, Limits, Listener, Token, bind_loopback, serve};
+use herder::daemon::server::{Access, Limits, Listener, Role, Token, bind_loopback, serve};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -18,13 +18,17 @@ struct Port {
 
 impl Port {
     fn open(address: &str) -> Self {
+        Self::open_as(address, Access::own())
+    }
+
+    fn open_as(address: &str, access: Access) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let token = Token::read_or_make(&path).unwrap();
         let bound = bind_loopback(address.parse().unwrap()).unwrap();
         let address = bound.local_addr().unwrap();
         let listeners = vec![Listener::tcp(bound, token).unwrap()];
-        let serving = serve(who(), Access::own(), Limits::default(), listeners, CancellationToken::new());
+        let serving = serve(who(), access, Limits::default(), listeners, CancellationToken::new());
         Self {
             address,
             token: std::fs::read_to_string(path).unwrap().trim().to_owned(),
@@ -58,6 +62,20 @@ async fn the_token_opens_the_port_and_nothing_else_does() {
     assert_refused(&port.ask("/who", &[host]).await, 401, "unauthorized");
     assert_refused(&port.ask("/no/such/route", &[host]).await, 401, "unauthorized");
     assert!(port.ask("/healthz", &[host]).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn the_token_lets_nobody_answer_for_calls_unless_that_is_said() {
+    for (access, role) in [
+        (Access::own(), "Operator"),
+        (Access { tcp: Role::Viewer, ..Access::own() }, "Viewer"),
+        (Access { tcp: Role::Approver, ..Access::own() }, "Approver"),
+    ] {
+        let port = Port::open_as("127.0.0.1:0", access);
+        let token = format!("Bearer {}", port.token);
+        let answer = port.ask("/who", &[("host", "localhost"), ("authorization", &token)]).await;
+        assert!(answer.contains(&format!(r#""role":"{role}""#)), "{answer}");
+    }
 }
 
 #[tokio::test]

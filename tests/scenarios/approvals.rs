@@ -2,11 +2,14 @@
 
 use std::{
     fs,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::support::{Ended, Place, Started, assert_sound, bash, call, field, says, task, until};
 
@@ -40,6 +43,14 @@ impl Place {
 
     fn until_asked(&self, count: usize) {
         until("people are asked", || self.approvals(&[]).len() == count);
+    }
+
+    /// Where answers lie for whoever has the state.
+    fn answers(&self) -> PathBuf {
+        let state = self.path(STATE).canonicalize().unwrap();
+        let digest = Sha256::digest(state.as_os_str().as_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        self.path(&format!("herder/answers-{name}"))
     }
 
     fn kinds(&self, kind: &str) -> Vec<Value> {
@@ -119,7 +130,7 @@ fn a_batch_at_work_takes_answers_up() {
     place.on_state(&["reject", "b.1"]).expect(0);
     until("both have ended", || place.read("out.jsonl").lines().count() == 2);
     assert_eq!(place.read("work/witness"), "done\n");
-    assert_eq!(fs::read_dir(place.path("out.jsonl.state/answers")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place.answers()).unwrap().count(), 0);
     batch.kill();
 }
 
@@ -128,13 +139,14 @@ fn an_answer_that_was_left_for_a_process_that_went_away_is_taken_up_at_the_next_
     let place = place(&[witnessed("a")]);
     place.herder(&BATCH).expect(1);
     let run = place.approvals(&[])[0]["run"].as_str().unwrap().to_owned();
-    fs::create_dir(place.path("out.jsonl.state/answers")).unwrap();
+    let answers = place.answers();
+    fs::create_dir_all(&answers).unwrap();
     let answer = json!({"run": run, "approval": 1, "answer": {"approve": null}, "command": "k"});
-    place.write("out.jsonl.state/answers/1.json", answer.to_string());
-    place.write("out.jsonl.state/answers/0.json", "no answer");
+    fs::write(answers.join("1.json"), answer.to_string()).unwrap();
+    fs::write(answers.join("0.json"), "no answer").unwrap();
     place.herder(&BATCH).expect(0);
     assert_eq!(place.read("work/witness"), "done\n");
-    assert!(place.path("out.jsonl.state/answers/0.bad").exists());
+    assert!(answers.join("0.bad").exists());
 }
 
 #[test]
@@ -263,4 +275,55 @@ fn a_run_that_waits_for_people_ends_when_its_batch_is_stopped_and_is_still_asked
     assert_eq!(batch.wait(), Some(130));
     assert!(since.elapsed() < Duration::from_secs(40));
     assert_eq!(place.approvals(&[]).len(), 1);
+}
+
+#[test]
+fn a_model_can_neither_answer_for_itself_nor_write_over_what_is_of_record() {
+    let answer = json!({"run": "x", "approval": 1, "answer": {"approve": null}, "command": "k"}).to_string();
+    let write = |path: &str| call("write", json!({"path": path, "content": answer}));
+    let script = json!([
+        write("out.jsonl.state/answers/1.json"),
+        write("out.jsonl.state/log.db"),
+        write("out.jsonl"),
+        call("read", json!({"path": "out.jsonl.state/log.db"})),
+        {"text": "ready"}
+    ]);
+    let place = place(&[]);
+    place.write("in.jsonl", json!({"id": "a", "task": "t", "script": script, "workspace": "."}).to_string());
+    place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "edit-workspace"]).expect(0);
+    let results = place.kinds("result");
+    assert_eq!(results.len(), 4);
+    for result in &results {
+        let told = result["data"]["output"].as_str().unwrap();
+        assert!(told.contains("one of herder's own files"), "{told}");
+    }
+    assert!(!place.path("out.jsonl.state/answers").exists());
+}
+
+#[test]
+fn people_are_not_asked_where_commands_that_run_unasked_could_answer() {
+    let place = place(&[]);
+    place.write(
+        "in.jsonl",
+        json!({"id": "a", "task": "t", "script": [{"text": "x"}], "workspace": "."}).to_string(),
+    );
+    let batch = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "--park"];
+    let told = place.herder(&batch).expect(2).err;
+    assert!(told.contains("keep the state elsewhere with --state DIR"), "{told}");
+    assert!(!place.path(STATE).exists(), "nothing ran");
+}
+
+#[test]
+fn an_answer_that_cannot_be_given_keeps_no_other_back() {
+    let place = place(&[witnessed("a"), witnessed("b"), slow("c")]);
+    let batch = place.start(&BATCH);
+    place.until_asked(2);
+    place.on_state(&["approve", "a.1", "--command-id", "k"]).expect(0);
+    until("it was taken out", || fs::read_dir(place.answers()).unwrap().count() == 0);
+    fs::remove_dir(place.answers()).unwrap();
+    fs::write(place.answers(), "no folder").unwrap();
+    let ended = place.on_state(&["approve", "b.1", "a.1", "--command-id", "k"]).expect(1);
+    assert_eq!(ended.out, "a.1 approved already; nothing has changed\n");
+    assert!(ended.err.starts_with("herder: b.1: "), "{}", ended.err);
+    batch.kill();
 }

@@ -20,10 +20,11 @@ use crate::{
 };
 
 mod spool;
+mod taking;
 #[cfg(test)]
 mod tests;
 
-pub use spool::{Spool, Spooled, remove};
+pub use spool::{Spool, Spooled, remove, runtime_folder};
 
 /// An approval of record, with the run that it is of.
 #[derive(Clone, Debug)]

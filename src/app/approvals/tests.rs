@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{
+    app::state::State,
     clock::SystemClock,
+    config::Durability,
     domain::{
         call::{Arguments, EffectClass},
         outcome::Stop,
@@ -130,7 +132,7 @@ async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
 async fn answers_that_were_left_are_put_on_record_and_what_is_none_is_set_aside() {
     let (store, _) = asking(None).await;
     let folder = tempfile::tempdir().expect("a folder");
-    let spool = Spool::within(folder.path());
+    let spool = Spool::below(None, folder.path());
     spool.settle(&store, &SystemClock).await;
     let run = RunId::from_bytes([1; 16]);
     for (approval, answer) in [(7, reject()), (1, Answer::Approve(None)), (1, reject())] {
@@ -145,4 +147,35 @@ async fn answers_that_were_left_are_put_on_record_and_what_is_none_is_set_aside(
     let found = find(&store, "a.1").await.expect("an approval");
     let (resolved, _) = found.resolution().expect("answered");
     assert_eq!((resolved.resolution, resolved.command.as_deref()), (Resolution::Approved, Some("k")));
+}
+
+#[tokio::test]
+async fn an_answer_stays_while_the_log_cannot_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = State::to_write(&folder.path().join("state"), Durability::Process).expect("a state");
+    let spool = Spool::below(None, folder.path());
+    let answer = Spooled::new((RunId::from_bytes([1; 16]), 1), reject(), ("k".into(), None));
+    let place = spool.put(&answer).expect("put");
+    state.close().await;
+    spool.settle(&*state.store, &SystemClock).await;
+    assert!(place.exists(), "nobody knows yet what became of it");
+    let open = MemoryStore::default();
+    spool.settle(&open, &SystemClock).await;
+    assert!(!place.exists(), "there is no such run");
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for_and_keeps_no_answer_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spool = Spool::below(None, folder.path());
+    let answer = Spooled::new((RunId::from_bytes([1; 16]), 1), reject(), ("k".into(), None));
+    spool.put(&answer).expect("put");
+    let answers = folder.path().join("answers");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, answers.join("0.json"), kind, mode, 0).expect("a pipe");
+    std::fs::create_dir(answers.join("1.json")).expect("a folder");
+    let come = spool.come();
+    assert_eq!(come.answers.into_iter().map(|(_, answer)| answer).collect::<Vec<_>>(), [answer]);
+    assert_eq!(come.unread.len(), 2);
 }

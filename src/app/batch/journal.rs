@@ -100,8 +100,9 @@ impl Journal {
         Self::of(state, folder, out).await
     }
 
-    async fn of(state: State, folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
+    async fn of(mut state: State, folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
         let name = folder.map_or_else(|| "the passing journal".to_owned(), |path| path.display().to_string());
+        state.results = out.map(Path::to_owned);
         let batches = state.store.batches().await?;
         let other = |what: String| BatchError::OtherBatch { journal: name.clone(), what };
         let (batch, is_new) = match batches.as_slice() {

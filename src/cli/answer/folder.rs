@@ -111,7 +111,7 @@ impl Folder {
         (command, by): (Arc<str>, Option<Arc<str>>),
     ) -> anyhow::Result<Seq> {
         let spooled = Spooled::new((found.run.id(), found.number), answer.clone(), (command.clone(), by));
-        let place = Spool::within(&self.path).put(&spooled)?;
+        let place = Spool::of(&self.path).put(&spooled)?;
         let until = Instant::now() + PATIENCE;
         loop {
             let now = found.again(&*self.state().store).await?;
@@ -154,7 +154,7 @@ impl Folder {
     }
 
     async fn settle(&mut self) {
-        Spool::within(&self.path).settle(&*self.state().store, &SystemClock).await;
+        Spool::of(&self.path).settle(&*self.state().store, &SystemClock).await;
     }
 
     /// The daemon is asked, since it puts on record who asked it.

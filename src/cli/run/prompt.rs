@@ -4,12 +4,15 @@
 //! none: then the run is left waiting. Nothing is read but while a question is open.
 
 use std::{
+    fs::File,
     io::{self, Write},
+    os::fd::AsFd as _,
     sync::Arc,
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use rustix::termios::{QueueSelector, tcflush};
-use tokio::sync::oneshot;
+use tokio::{net::unix::pipe::Receiver, sync::oneshot};
 
 use crate::{
     actor::{Supervisor, supervisor::AskError},
@@ -26,7 +29,6 @@ use crate::{
         id::RunId,
         run::{Answer, Input},
     },
-    store::EventStore,
 };
 
 /// Lines of a change that are shown before somebody wants all of it.
@@ -34,7 +36,11 @@ const LINES: usize = 40;
 
 const QUESTION: &str = "[y]es, [n]o, [a]lways for this run, [s]how all, [q]uit? ";
 
+/// Asks about the approval of this number, and gives its answer by this name. Dropped, it asks no more.
+pub(super) type Ask = Box<dyn Fn(u32, Arc<str>) -> BoxFuture<'static, Asked> + Send + Sync>;
+
 /// See the module.
+#[derive(Clone)]
 pub(super) struct Prompt {
     supervisor: Supervisor,
     run: RunId,
@@ -78,10 +84,18 @@ impl Prompt {
         Self { supervisor, run, stopper }
     }
 
-    /// Asks about a call until that is decided or the person wants no more of it.
-    pub(super) async fn ask(&self, store: &dyn EventStore, approval: u32) -> Asked {
-        match approvals::find(store, &format!("{}.{approval}", self.run)).await {
-            Ok(found) if found.resolution().is_none() => self.question(&found).await,
+    /// Asks about calls, each until it is decided or the person wants no more of it.
+    pub(super) fn asks(self) -> Ask {
+        Box::new(move |approval, command| {
+            let prompt = self.clone();
+            async move { prompt.ask(approval, command).await }.boxed()
+        })
+    }
+
+    async fn ask(&self, approval: u32, command: Arc<str>) -> Asked {
+        let store = self.supervisor.services().store.clone();
+        match approvals::find(&*store, &format!("{}.{approval}", self.run)).await {
+            Ok(found) if found.resolution().is_none() => self.question(&found, command).await,
             Ok(_) => Asked::Over,
             Err(error) => {
                 say(&format!("{error}"));
@@ -90,7 +104,7 @@ impl Prompt {
         }
     }
 
-    async fn question(&self, found: &Found) -> Asked {
+    async fn question(&self, found: &Found, command: Arc<str>) -> Asked {
         // What was typed before the question is no answer to it. Without a terminal there is no such thing.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         show(found, Extent::Lines(LINES));
@@ -120,7 +134,7 @@ impl Prompt {
             };
             match found.answer(&said) {
                 Ok(answer) => {
-                    self.resolve(found, answer).await;
+                    self.resolve(found, answer, command).await;
                     return Asked::Over;
                 }
                 Err(error) => say(&format!("{error}")),
@@ -128,8 +142,7 @@ impl Prompt {
         }
     }
 
-    async fn resolve(&self, found: &Found, answer: Answer) {
-        let command: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+    async fn resolve(&self, found: &Found, answer: Answer, command: Arc<str>) {
         let input = Input::Resolve { approval: found.number, answer, command, by: caller() };
         match self.supervisor.ask(self.run, input).await {
             Ok(_) => {}
@@ -158,8 +171,12 @@ fn tell(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// The next line of the terminal; nothing at its end. A thread of its own reads it: one that the process need not wait for.
+/// The next line of the terminal; nothing at its end. A thread of its own reads it, but not before it is there: who waits no
+/// longer takes nothing from whoever asks next.
 async fn next_line() -> Option<String> {
+    // Of a pipe nothing is needed but that it tells when something is there, as a terminal does.
+    let terminal = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    Receiver::from_file_unchecked(terminal).ok()?.readable().await.ok()?;
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
         let mut line = String::new();

@@ -41,7 +41,7 @@ impl Caller {
     pub(super) fn approver(self) -> Result<By, ApiError> {
         self.at_least(
             Role::Approver,
-            "you may not answer for calls; that wants the role approver of [daemon.roles]",
+            "you may not answer for calls; that wants the role approver, by [daemon.roles] or daemon.tcp_role",
         )
     }
 

@@ -39,7 +39,7 @@ pub enum Role {
     Approver,
 }
 
-/// Who is let in over the Unix socket, and as what.
+/// Who is let in, and as what.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The user whose daemon it is.
@@ -47,12 +47,19 @@ pub struct Access {
     pub roles: BTreeMap<u32, Role>,
     /// For a user who has no role of their own. The socket's mode lets in the members of a group only, so this is theirs.
     pub group_default: Option<Role>,
+    /// For whoever has the token. Commands can read files of the owner's: what a model has run may well have it.
+    pub tcp: Role,
 }
 
 impl Access {
-    /// Lets in the user that this process runs as, and root.
+    /// Lets in the user that this process runs as, and root; over TCP nobody answers what a run asks leave for.
     pub fn own() -> Self {
-        Self { owner: rustix::process::geteuid().as_raw(), roles: BTreeMap::new(), group_default: None }
+        Self {
+            owner: rustix::process::geteuid().as_raw(),
+            roles: BTreeMap::new(),
+            group_default: None,
+            tcp: Role::Operator,
+        }
     }
 
     /// What a user may do. The owner and root, who could do so by other means, may do everything.
@@ -86,7 +93,7 @@ mod tests {
     use super::*;
 
     fn shared() -> Access {
-        Access { owner: 7, roles: BTreeMap::from([(8, Role::Viewer)]), group_default: None }
+        Access { owner: 7, roles: BTreeMap::from([(8, Role::Viewer)]), ..Access::own() }
     }
 
     #[test]

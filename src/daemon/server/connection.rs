@@ -35,7 +35,8 @@ const MIN_BUFFER: usize = 8 * 1024;
 pub(super) enum Door {
     /// A user whom the system vouches for; `None` is a stranger.
     Unix(Option<Caller>),
-    Tcp(Token),
+    /// Whoever shows this token has this role.
+    Tcp(Token, Role),
     /// One too many.
     Full,
 }
@@ -44,9 +45,9 @@ impl Door {
     fn judge(&self, request: &Request<Incoming>) -> Result<Caller, Refusal> {
         match self {
             Self::Unix(caller) => caller.ok_or(Refusal::Stranger),
-            Self::Tcp(token) => {
+            Self::Tcp(token, role) => {
                 admit(token, request.uri(), request.headers())?;
-                Ok(Caller { via: Via::Tcp, role: Role::Approver })
+                Ok(Caller { via: Via::Tcp, role: *role })
             }
             Self::Full => Err(Refusal::TooManyConnections),
         }

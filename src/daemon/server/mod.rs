@@ -221,7 +221,7 @@ impl Server {
                 });
             }
             Peer::Tcp(stream, token) => {
-                let door = if seat.full { Door::Full } else { Door::Tcp(token) };
+                let door = if seat.full { Door::Full } else { Door::Tcp(token, self.access.tcp) };
                 self.connections.spawn(async move {
                     connection::serve(stream, door, shared, std::future::pending()).await;
                     drop(seat);

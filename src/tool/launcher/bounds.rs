@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::{LaunchError, Program};
-use crate::tool::process::confine::{Confinement, Network};
+use crate::tool::{
+    process::confine::{Confinement, Network},
+    workspace::hidden::real,
+};
 
 /// How far the programs of a launcher reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,10 +81,6 @@ pub struct Exposure {
 impl Exposure {
     /// Of the files in `folder`, which exists later if not now.
     pub fn of(folder: Option<&Path>) -> Self {
-        let real = |folder: &Path| {
-            let existing = folder.ancestors().find_map(|parent| Some((parent, parent.canonicalize().ok()?)));
-            existing.map(|(parent, real)| real.join(folder.strip_prefix(parent).unwrap_or(Path::new(""))))
-        };
         Self { kept: folder.and_then(real), told: Once::new() }
     }
 

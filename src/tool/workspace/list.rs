@@ -2,7 +2,7 @@
 //!
 //! Sorted by name, folders marked with `/`; links are shown, not followed. Bounded however large the folder is.
 
-use std::{collections::BTreeSet, fmt::Write, io};
+use std::{collections::BTreeSet, ffi::OsStr, fmt::Write, io, os::unix::ffi::OsStrExt, path::Path};
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
@@ -22,13 +22,18 @@ pub fn list(target: &Resolved, limits: Limits) -> Result<String, PathError> {
         source: io::Error::from(error),
     };
     let folder = target.open_folder()?;
+    let is_hidden =
+        |name: &[u8]| target.root.hides(&Path::new(&**target.key()).join(OsStr::from_bytes(name)));
     let most = MAX_ENTRIES.min(limits.lines);
     let mut first = BTreeSet::new();
     let mut count = 0_usize;
     for entry in Dir::read_from(&folder).map_err(unusable)? {
         let entry = entry.map_err(unusable)?;
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") || is_temporary(name.to_bytes()) {
+        if matches!(name.to_bytes(), b"." | b"..")
+            || is_temporary(name.to_bytes())
+            || is_hidden(name.to_bytes())
+        {
             continue;
         }
         count += 1;

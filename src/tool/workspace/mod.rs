@@ -17,6 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 mod claim;
 pub mod grep;
+pub mod hidden;
 pub mod list;
 mod medium;
 pub mod mutate;
@@ -29,6 +30,7 @@ pub mod sensitive;
 mod temp;
 mod text;
 
+use hidden::Hidden;
 use medium::Medium;
 pub use open::{FileKind, OpenFile};
 pub use pool::{ChangeState, Workspaces, change_state};
@@ -49,8 +51,21 @@ impl Workspace {
     /// # Errors
     /// Names the folder that cannot be used, and why.
     pub fn open(root: &Path, read_roots: &[PathBuf]) -> Result<Self, WorkspaceError> {
-        let root = Arc::new(Root::open(root, RootKind::Workspace)?);
-        let read_roots = read_roots.iter().map(|path| Root::open(path, RootKind::ReadOnly).map(Arc::new));
+        Self::open_without(&Hidden::default(), root, read_roots)
+    }
+
+    /// The same without what is hidden in them.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_without(
+        hidden: &Hidden,
+        root: &Path,
+        read_roots: &[PathBuf],
+    ) -> Result<Self, WorkspaceError> {
+        let root = Arc::new(Root::open(root, RootKind::Workspace, hidden)?);
+        let read_roots =
+            read_roots.iter().map(|path| Root::open(path, RootKind::ReadOnly, hidden).map(Arc::new));
         let read_roots: Vec<_> = read_roots.collect::<Result<_, _>>()?;
         let mut roots = std::iter::once(&root).chain(&read_roots);
         let may_hang = roots.any(|root| Medium::of(&root.folder) == Medium::Other);
@@ -84,6 +99,8 @@ struct Root {
     folder: OwnedFd,
     real: Arc<str>,
     kind: RootKind,
+    /// Real paths that are not of it, with what is below them.
+    hidden: Vec<PathBuf>,
     /// The folders below it in which nothing is left of killed processes.
     swept: Mutex<BTreeSet<Box<str>>>,
 }
@@ -95,7 +112,7 @@ enum RootKind {
 }
 
 impl Root {
-    fn open(path: &Path, kind: RootKind) -> Result<Self, WorkspaceError> {
+    fn open(path: &Path, kind: RootKind, hidden: &Hidden) -> Result<Self, WorkspaceError> {
         let unusable = |source| WorkspaceError::Unusable { path: path.to_owned(), source };
         let real = path.canonicalize().map_err(unusable)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -104,7 +121,13 @@ impl Root {
             _ => unusable(error.into()),
         })?;
         let real = real.to_str().ok_or_else(|| WorkspaceError::NotUtf8 { path: path.to_owned() })?;
-        Ok(Self { folder, real: real.into(), kind, swept: Mutex::default() })
+        let hidden = hidden.from(Path::new(real));
+        Ok(Self { folder, real: real.into(), kind, hidden, swept: Mutex::default() })
+    }
+
+    /// Whether what has this real path is not of it, wherever it lies.
+    fn hides(&self, real: &Path) -> bool {
+        self.hidden.iter().any(|tree| real.starts_with(tree))
     }
 
     /// Where the part of `real` that lies below this root starts, if it lies there.
@@ -136,6 +159,8 @@ pub enum PathError {
     Invalid { what: &'static str },
     #[error("{path} is outside the workspace")]
     Outside { path: String },
+    #[error("{path} is one of herder's own files, which tools may neither read nor change")]
+    Hidden { path: String },
     #[error("{path} is in a folder that may only be read")]
     ReadOnly { path: String },
     #[error("{path} does not exist")]

@@ -9,6 +9,7 @@ use std::{
 use super::{
     Intent, Workspace, WorkspaceError,
     claim::{Claim, Slot},
+    hidden::Hidden,
     replace::hash_file,
     temp::sweep_beside,
 };
@@ -21,6 +22,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Workspaces {
     read_roots: Vec<PathBuf>,
+    hidden: Hidden,
     isolation: Option<Arc<Isolation>>,
     /// Never held while the file system is asked: one mount that hangs would stop all runs.
     open: Mutex<Open>,
@@ -42,6 +44,12 @@ impl Workspaces {
     /// Workspaces that may all read in `read_roots`.
     pub fn new(read_roots: Vec<PathBuf>) -> Self {
         Self { read_roots, ..Self::default() }
+    }
+
+    /// Workspaces without these files.
+    #[must_use]
+    pub fn hiding(self, hidden: Hidden) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Gives runs workspaces of their own where their tasks say so.
@@ -92,7 +100,7 @@ impl Workspaces {
         if let Some(workspace) = self.held(path) {
             return Ok(workspace);
         }
-        let mut workspace = Workspace::open(Path::new(&**path), &self.read_roots)?;
+        let mut workspace = Workspace::open_without(&self.hidden, Path::new(&**path), &self.read_roots)?;
         let key = workspace.key().clone();
         let slot = self.open().slots.entry(key.clone()).or_default().clone();
         workspace.claim = Some(Claim::take(&slot, &key));

@@ -4,7 +4,7 @@
 //! exist yet has the real path of its nearest existing ancestor plus the rest, so a dangling link has the path
 //! that it leads to. The answer is only a name: what it names is checked again when it is opened.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use rustix::{
     fs::{FileType, lstat, readlink},
@@ -40,6 +40,9 @@ impl Workspace {
         let Some((root, relative_from)) = found else {
             return Err(PathError::Outside { path: path.to_owned() });
         };
+        if root.hides(Path::new(&real)) {
+            return Err(PathError::Hidden { path: path.to_owned() });
+        }
         ended.map_err(|stopped| stopped.of(path))?;
         match (intent, root.kind) {
             (Intent::Write, RootKind::ReadOnly) => Err(PathError::ReadOnly { path: path.to_owned() }),

@@ -168,6 +168,7 @@ impl Search<'_> {
     fn tree(&mut self, start: &Path) -> Result<bool, GrepError> {
         let target = PathBuf::from(&**self.target.key());
         let within = target.clone();
+        let root = self.target.root.clone();
         let ignored = Mutex::new(Ignored::new(self.target.root.clone()));
         let walk = WalkBuilder::new(start)
             .standard_filters(false)
@@ -177,6 +178,7 @@ impl Search<'_> {
                 let path = entry.path();
                 let ours = path.starts_with(&within) || within.starts_with(path);
                 ours && entry.file_name() != ".git"
+                    && !root.hides(path)
                     && !is_temporary(entry.file_name().as_bytes())
                     && !(entry.depth() > 0
                         && ignored.lock().unwrap_or_else(PoisonError::into_inner).covers(entry))

@@ -13,6 +13,7 @@ use crate::tool::output::Limits;
 
 mod changing;
 mod finding;
+mod hidden;
 mod killed;
 mod paths;
 mod reading;
