@@ -119,7 +119,7 @@ impl Desk {
             (Verdict::Approve, Some(_), _) => return Err(refuse("reason", "goes with `reject` alone")),
             (Verdict::Reject, _, Some(_)) => return Err(refuse("for_run", "goes with `approve` alone")),
         };
-        let answer = found.answer(&said)?;
+        let answer = found.answer(&said, Some(&self.herder.supervisor.services().toolbox))?;
         let seq = match found.answered(&answer, &command)? {
             Some(approvals::Same) => None,
             None => {
