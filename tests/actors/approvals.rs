@@ -60,9 +60,9 @@ async fn approve(stage: &Stage, run: RunId, approval: u32) {
 
 async fn resolutions(stage: &Stage, run: RunId) -> Vec<Resolution> {
     let log = stage.log(run).await.into_iter();
-    log.filter_map(|one| match one.fact.event {
-        Event::ApprovalResolved(resolved) => Some(resolved.resolution),
-        _ => None,
+    log.filter_map(|one| {
+        let Event::ApprovalResolved(resolved) = one.fact.event else { return None };
+        Some(resolved.resolution)
     })
     .collect()
 }
