@@ -115,8 +115,7 @@ pub async fn find(store: &dyn EventStore, name: &str) -> Result<Found, NameError
 
 impl Found {
     async fn read(store: &dyn EventStore, record: RunRecord, number: u32) -> Result<Self, StoreError> {
-        let log = store.read(record.run, Seq::START).await?;
-        let run = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+        let (run, log) = state::read_run(store, record.run).await?;
         Ok(Self { record, log, run, number })
     }
 
