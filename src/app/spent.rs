@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::state::read_run;
 use crate::{
     actor::Supervisor,
     domain::{
         budget::{Node, UserBudget},
-        id::{BatchId, Seq},
-        run::Run,
+        id::BatchId,
         time::Timestamp,
         usage::NanoUsd,
     },
@@ -112,12 +112,10 @@ async fn cost(
             return Ok(NanoUsd::default());
         }
     }
-    let log = match store.read(record.run, Seq::START).await {
-        Ok(log) => log,
+    match read_run(store, record.run).await {
+        Ok((run, _)) => Ok(run.usage_at_most().cost.unwrap_or_default()),
         // Whoever takes it up is told.
-        Err(StoreError::Damaged { .. }) => return Ok(NanoUsd::default()),
-        Err(error) => return Err(error),
-    };
-    let run = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
-    Ok(run.usage_at_most().cost.unwrap_or_default())
+        Err(StoreError::Damaged { .. }) => Ok(NanoUsd::default()),
+        Err(error) => Err(error),
+    }
 }

@@ -14,7 +14,11 @@ use tempfile::TempDir;
 use super::doctor;
 use crate::{
     config::Durability,
-    domain::id::RunId,
+    domain::{
+        event::Envelope,
+        id::{RunId, Seq},
+        run::Run,
+    },
     store::{
         EventStore, RunFilter, RunRecord, StoreError,
         folder::{FolderError, StateFolder},
@@ -218,6 +222,15 @@ pub enum FindError {
     Many { name: String, count: usize },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A run as its log says, and the log.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn read_run(store: &dyn EventStore, run: RunId) -> Result<(Run, Vec<Envelope>), StoreError> {
+    let log = store.read(run, Seq::START).await?;
+    Ok((Run::replay(run, log.iter().map(|envelope| &envelope.fact)), log))
 }
 
 /// Finds a run by its id, its task's id (then the latest attempt), or a unique beginning of its id.

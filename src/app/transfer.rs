@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     clock::Clock,
     domain::{
-        event::{DecodeError, Envelope, Event, FORMAT, Fact},
+        event::{DecodeError, Envelope, Event, FORMAT, Fact, RestartCause},
         id::{Pos, RunId, Seq},
         run::{Input, Run},
         time::Timestamp,
@@ -22,9 +22,6 @@ use crate::{
 
 /// The version of the file's form.
 const FORM: u16 = 1;
-
-/// Events that are handed to a log at once.
-const CHUNK: usize = 200;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -194,7 +191,7 @@ pub enum Imported {
     Unchanged,
 }
 
-/// Puts a run into a log.
+/// Puts a run into a log, at once or not at all. Of one of which the log has only a beginning, the rest is added.
 ///
 /// # Errors
 /// Another run of its name is there, or the log does not take it.
@@ -205,135 +202,38 @@ pub async fn import(
 ) -> Result<Imported, ImportError> {
     let Exported { run, facts } = exported;
     let known = store.read(*run, Seq::START).await?;
-    if !known.is_empty() {
-        let texts = |facts: &mut dyn Iterator<Item = &Fact>| -> Vec<String> {
-            facts.filter_map(|fact| serde_json::to_string(fact).ok()).collect()
-        };
-        let is_same =
-            texts(&mut known.iter().map(|one| &one.fact).take(facts.len())) == texts(&mut facts.iter());
-        return if is_same { Ok(Imported::Unchanged) } else { Err(ImportError::Exists(*run)) };
+    let is_same = known.iter().zip(facts).all(|(known, fact)| text(&known.fact) == text(fact));
+    if !is_same {
+        return Err(ImportError::Exists(*run));
     }
+    let Some(new @ [_, ..]) = facts.get(known.len()..) else { return Ok(Imported::Unchanged) };
     let mut state = Run::replay(*run, facts);
-    let mut last = None;
-    let mut place = Seq::START;
-    for chunk in facts.chunks(CHUNK) {
-        last = Some(store.append(*run, place, chunk)?);
-        place = place.plus(chunk.len() as u64);
+    let held = if state.outcome().is_none() { hold(&mut state, clock.now()) } else { Vec::new() };
+    let place = Seq::START.plus(known.len() as u64);
+    store.durable(store.append(*run, place, &[new, &held].concat())?).await?;
+    Ok(if state.outcome().is_none() { Imported::Held } else { Imported::Ended })
+}
+
+fn text(fact: &Fact) -> Option<String> {
+    serde_json::to_string(fact).ok()
+}
+
+/// Leaves a run to whoever resumes it. What was at work on it is at work elsewhere, or no more: its commands are none of
+/// this log's, and what was to end ends here too.
+fn hold(run: &mut Run, now: Timestamp) -> Vec<Fact> {
+    let restart = Input::Restart { cause: RestartCause::Process, error: None };
+    let was_at_work = run.started_at().is_some() && run.parked().is_none();
+    // Told to stop first: where it was did not die of it.
+    let stop = [Input::Interrupt, restart, Input::Interrupt].into_iter().filter(|_| was_at_work);
+    let mut facts = Vec::new();
+    for input in stop.chain([Input::Pause]) {
+        // One that has ended takes nothing more, and one that is paused is not paused twice.
+        let more = run.decide(input, now).unwrap_or_default();
+        more.iter().for_each(|fact| run.evolve(fact));
+        facts.extend(more);
     }
-    let is_open = state.outcome().is_none();
-    // Whoever takes up what is open leaves it until it is resumed.
-    for input in [Input::Interrupt, Input::Pause].into_iter().filter(|_| is_open) {
-        let held = state.decide(input, clock.now()).unwrap_or_default();
-        if !held.is_empty() {
-            last = Some(store.append(*run, state.seq(), &held)?);
-            held.iter().for_each(|fact| state.evolve(fact));
-        }
-    }
-    if let Some(last) = last {
-        store.durable(last).await?;
-    }
-    Ok(if is_open { Imported::Held } else { Imported::Ended })
+    facts
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{
-        clock::SystemClock,
-        domain::outcome::Outcome,
-        store::{RunFilter, memory::MemoryStore},
-    };
-
-    /// A run as an earlier herder wrote it.
-    const SAMPLE: &str = include_str!("../../tests/formats/export-1.jsonl");
-
-    fn facts(ended: bool) -> (RunId, Vec<Fact>) {
-        let run = RunId::new(uuid::Uuid::from_u128(7));
-        let spec = serde_json::json!({"task": "caf\u{e9}", "attempt": 1, "model": "m", "workspace": "/w"});
-        let submit = Input::Submit(Arc::new(serde_json::from_value(spec).expect("a spec")));
-        let mut facts = Run::new(run).decide(submit, Timestamp::from_micros(1)).expect("facts");
-        if ended {
-            let end = Input::End(Outcome::Cancelled);
-            facts.extend(Run::replay(run, &facts).decide(end, Timestamp::from_micros(2)).expect("facts"));
-        }
-        (run, facts)
-    }
-
-    async fn exported(ended: bool) -> Vec<u8> {
-        let (store, (run, facts)) = (MemoryStore::default(), facts(ended));
-        store.append(run, Seq::START, &facts).expect("taken");
-        let mut out = Vec::new();
-        export(run, &store.read(run, Seq::START).await.expect("read"), &mut out).expect("written");
-        out
-    }
-
-    #[tokio::test]
-    async fn a_run_that_was_taken_elsewhere_is_the_same_there_and_taking_it_again_changes_nothing() {
-        let file = exported(true).await;
-        let store = MemoryStore::default();
-        let runs = read(&file[..]).expect("sound");
-        assert_eq!(import(&store, &runs[0], &SystemClock).await.expect("taken"), Imported::Ended);
-        assert_eq!(import(&store, &runs[0], &SystemClock).await.expect("taken"), Imported::Unchanged);
-        let mut again = Vec::new();
-        export(runs[0].run, &store.read(runs[0].run, Seq::START).await.expect("read"), &mut again)
-            .expect("written");
-        assert_eq!(String::from_utf8(again), String::from_utf8(file));
-        let other = Exported { run: runs[0].run, facts: facts(true).1[..1].to_vec() };
-        assert_eq!(import(&store, &other, &SystemClock).await.expect("a beginning"), Imported::Unchanged);
-        let mut changed = facts(true).1;
-        changed[0].at = Timestamp::from_micros(9);
-        let refused = import(&store, &Exported { run: other.run, facts: changed }, &SystemClock).await;
-        assert!(matches!(refused, Err(ImportError::Exists(_))));
-    }
-
-    #[tokio::test]
-    async fn a_run_that_has_not_ended_is_held_where_it_is_taken_to() {
-        let store = MemoryStore::default();
-        let runs = read(&exported(false).await[..]).expect("sound");
-        assert_eq!(import(&store, &runs[0], &SystemClock).await.expect("taken"), Imported::Held);
-        assert_eq!(import(&store, &runs[0], &SystemClock).await.expect("taken"), Imported::Unchanged);
-        let log = store.read(runs[0].run, Seq::START).await.expect("read");
-        assert!(Run::replay(runs[0].run, log.iter().map(|one| &one.fact)).is_paused());
-        assert_eq!(store.runs(RunFilter::default()).await.expect("runs").len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_file_that_is_not_whole_is_refused_with_the_line() {
-        let whole = String::from_utf8(exported(true).await).expect("text");
-        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-        let told = |bytes: &[u8]| read(bytes).expect_err("refused").to_string();
-        let run = facts(true).0;
-        let cut_short = format!("the file ends within run {run}: it was cut short");
-        assert_eq!(told(lines[..2].concat().as_bytes()), cut_short);
-        assert_eq!(told(&whole.as_bytes()[..lines[0].len() + 9]), "line 2: is no event");
-        let within_a_letter = whole.find('é').expect("there") + 1;
-        assert_eq!(told(&whole.as_bytes()[..within_a_letter]), "line 2: is no UTF-8");
-        assert_eq!(
-            told(whole.replace("café", "cafe").as_bytes()),
-            "line 5: the run was changed after it was written"
-        );
-        let gap = [lines[0], lines[1], lines[3], lines[4]].concat();
-        assert_eq!(told(gap.as_bytes()), format!("line 3: event 2 of run {run} is due here"));
-        let missing = [lines[0], lines[1], lines[4]].concat();
-        assert_eq!(told(missing.as_bytes()), "line 3: events are missing");
-        assert_eq!(told(b""), "there is no run in it");
-        assert_eq!(told(b"notes\n"), "line 1: does not begin a run");
-        assert!(read(whole.trim_end().as_bytes()).is_ok());
-        for newer in [
-            whole.replace("\"herder_export\":1", "\"herder_export\":2"),
-            whole.replace("\"kind\":\"run_end\"", "\"kind\":\"tea_break\""),
-            whole.replace("\"v\":1", "\"v\":2"),
-        ] {
-            assert!(matches!(read(newer.as_bytes()), Err(ImportError::Newer { .. })), "{newer}");
-        }
-    }
-
-    #[test]
-    fn what_an_earlier_version_exported_is_read() {
-        let runs = read(SAMPLE.as_bytes()).expect("sound");
-        let state = Run::replay(runs[0].run, &runs[0].facts);
-        assert_eq!((runs.len(), state.outcome()), (1, Some(Outcome::Cancelled)));
-    }
-}
+mod tests;

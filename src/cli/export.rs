@@ -31,7 +31,8 @@ use crate::{
 pub(super) const EXPORT: &str = "Write runs to a file, every event as it is of record
 
 One JSON object a line: a head, the events of the run, and a seal with their number and digest. With --all every run, or those \
-that the filters name. They are the daemon's, or with --state those of a folder.";
+that the filters name. They are the daemon's, or with --state those of a folder. What runs changed in workspaces of their own \
+lies beside the log and is not in the file: `herder diff RUN > FILE` keeps it.";
 
 pub(super) const EXPORT_AFTER: &str = "EXAMPLES
   herder export task-17 -o task-17.jsonl
@@ -40,7 +41,8 @@ pub(super) const EXPORT_AFTER: &str = "EXAMPLES
 pub(super) const IMPORT: &str = "Put the runs of an exported file into a state folder
 
 The file is checked whole before anything is written: one that was changed or cut short is refused. A run that is there already \
-stays as it is, if it is the same. One that has not ended is held: a daemon over the folder goes on with it once it is resumed. \
+stays as it is, if it is the same; one that is there in part is completed. One that has not ended is held: a daemon over the \
+folder goes on with it once it is resumed, where the log leaves it. What was at work on it elsewhere stays at work there. \
 Nobody else may work in the folder meanwhile.";
 
 pub(super) const IMPORT_AFTER: &str = "EXAMPLES

@@ -9,7 +9,7 @@ use crate::{
     app::{
         conversation::chat_completions,
         isolation,
-        state::{FindError, find},
+        state::{FindError, find, read_run},
         waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
@@ -18,7 +18,7 @@ use crate::{
     },
     domain::{
         event::ParkReason,
-        id::{BatchId, Seq},
+        id::BatchId,
         message::Message,
         run::{Phase, Run, Stage},
         usage::Usage,
@@ -93,12 +93,11 @@ pub(super) async fn approvals(
     };
     let mut asked = Vec::new();
     for RunRecord { run, .. } in store.runs(filter).await? {
-        let log = match store.read(run, Seq::START).await {
+        let (state, log) = match read_run(store, run).await {
             // One run that cannot be read hides no other.
             Err(StoreError::Damaged { .. }) => continue,
-            log => log?,
+            read => read?,
         };
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
         asked.extend(wire::approvals(&state, &log));
     }
     Ok(asked)
@@ -112,8 +111,7 @@ pub(super) async fn detail(
     messages: bool,
 ) -> anyhow::Result<RunDetail> {
     let record = find(store, name).await?;
-    let log = store.read(record.run, Seq::START).await?;
-    let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+    let (state, log) = read_run(store, record.run).await?;
     let Some(spec) = state.spec() else {
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
@@ -149,8 +147,8 @@ async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
 }
 
 async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Result<RunView, StoreError> {
-    match replay(store, record).await {
-        Ok(run) => {
+    match read_run(store, record.run).await {
+        Ok((run, _)) => {
             let change = isolation::change(patches, record.run).await;
             Ok(shown(record, &run).with_change(change.as_ref()))
         }
@@ -166,11 +164,6 @@ async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Res
         }
         Err(error) => Err(error),
     }
-}
-
-async fn replay(store: &dyn EventStore, record: &RunRecord) -> Result<Run, StoreError> {
-    let log = store.read(record.run, Seq::START).await?;
-    Ok(Run::replay(record.run, log.iter().map(|envelope| &envelope.fact)))
 }
 
 fn shown(record: &RunRecord, run: &Run) -> RunView {
@@ -301,7 +294,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{id::RunId, run::Input, time::Timestamp},
+        domain::{
+            id::{RunId, Seq},
+            run::Input,
+            time::Timestamp,
+        },
         store::memory::MemoryStore,
     };
 

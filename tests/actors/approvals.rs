@@ -1,6 +1,12 @@
 //! Calls that people decide about, with real files: what is approved is done once, and nothing else is.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use herder::{
     actor::{
@@ -20,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    doubles::Double,
+    doubles::{Double, Trouble, TroubledStore},
     pause::{held, until_held, until_live},
     stage::{PATIENCE, Plan, Stage, calls, replay, says},
 };
@@ -247,6 +253,25 @@ async fn the_time_to_answer_passes_while_other_calls_of_the_run_are_at_work() {
     assert!(start.elapsed() < Duration::from_secs(100), "the other call is still at work");
     assert_eq!(resolutions(&stage, run).await, [Resolution::Expired]);
     assert_eq!(stage.outcome(submitted).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_does_not_take_it_that_the_time_is_up_is_asked_again_now_and_then() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counted = refused.clone();
+    let store = TroubledStore::new(move |_, _, facts| {
+        let resolves = facts.iter().any(|fact| matches!(fact.event, Event::ApprovalResolved(_)));
+        (resolves && counted.fetch_add(1, Ordering::SeqCst) < 20).then_some(Trouble::Refuses)
+    });
+    let policy = policies::load("careful").unwrap();
+    let plan = Plan { policy, store: Arc::new(store), ..Plan::paused() };
+    let expire = Some(Duration::from_secs(60));
+    let stage = plan.settings(|settings| settings.approvals = Some(Approvals { expire })).start().await;
+    let start = Instant::now();
+    let submitted = stage.run(&asks_for(&[("a", "write", write("new\n"))]));
+    assert_eq!(stage.outcome(submitted).await, "done");
+    assert!(refused.load(Ordering::SeqCst) > 20);
+    assert!(start.elapsed() >= Duration::from_secs(60 + 19), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use herder::tool::process::{CommandGroup, CommandSpec, End};
+use herder::tool::process::{CommandGroup, CommandSpec, End, end_remains};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{PATIENCE, Scene, until};
@@ -158,13 +158,7 @@ async fn killing_the_guard_kills_the_command() {
 #[tokio::test]
 async fn killing_herder_kills_the_command() {
     let scene = Scene::new();
-    let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "leftovers::a_parent_that_waits"])
-        .env("HERDER_TEST_PARENT", scene.mark())
-        .env("HERDER_TEST_FOLDER", scene.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut parent = another_herder(&scene);
     scene.until_file("up").await;
     assert!(!scene.processes().is_empty());
     parent.kill().unwrap();
@@ -173,12 +167,44 @@ async fn killing_herder_kills_the_command() {
 }
 
 #[tokio::test]
+async fn what_another_herder_runs_is_left_alone_for_as_long_as_that_one_lives() {
+    let scene = Scene::new();
+    let mut other = another_herder(&scene);
+    scene.until_file("up").await;
+    let guard: u32 = scene.until_file("guard").await.trim().parse().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{guard}/stat")).unwrap();
+    let start_time = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim_end().to_owned();
+    let leader = CommandGroup { pid: guard, start_time, boot_id };
+    let mark = format!("HERDER_TEST_MARK={}", scene.mark());
+    let before = scene.processes();
+    assert_eq!(end_remains(std::slice::from_ref(&leader), &mark), [0; 0]);
+    assert_eq!(scene.processes(), before);
+    // Stopped, the guard does not see its herder go.
+    signal("-STOP", &guard.to_string());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(end_remains(&[leader], &mark), [0; 0]);
+    scene.assert_nothing_runs();
+}
+
+fn another_herder(scene: &Scene) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "leftovers::a_parent_that_waits"])
+        .env("HERDER_TEST_PARENT", scene.mark())
+        .env("HERDER_TEST_FOLDER", scene.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
 #[ignore = "run by another test, which kills it"]
 async fn a_parent_that_waits() {
     let scene = Scene::marked(std::env::var("HERDER_TEST_PARENT").unwrap());
     let folder = std::env::var_os("HERDER_TEST_FOLDER").unwrap();
-    let script =
-        "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; sleep 240' & (sleep 240 &); echo up > up; wait";
+    let script = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; sleep 240' & (sleep 240 &); \
+                  echo $PPID > guard; echo up > up; wait";
     scene.run(CommandSpec { cwd: folder.into(), ..scene.bash(script) }).await;
 }
 
@@ -210,5 +236,9 @@ fn children() -> Vec<String> {
 }
 
 fn kill_now(pid: &str) {
-    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+    signal("-KILL", pid);
+}
+
+fn signal(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
 }

@@ -266,6 +266,31 @@ fn a_batch_that_nobody_could_answer_or_go_on_with_does_not_park() {
 }
 
 #[test]
+fn a_batch_that_goes_on_where_nobody_can_be_asked_denies_what_was_asked_before() {
+    let place = place(&[witnessed("a"), says("b", "ready")]);
+    place.herder(&BATCH).expect(1);
+    assert_eq!(place.approvals(&[]).len(), 1);
+    let ended = place.herder(&["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted"]).expect(0);
+    assert!(ended.err.contains("nobody is there to ask: its calls are denied"), "{}", ended.err);
+    assert!(place.approvals(&[]).is_empty());
+    assert_eq!(place.kinds("result")[0]["data"]["output"], "denied: nobody approved of it in time");
+    assert_eq!(field(&place.results("out.jsonl"), "outcome"), ["done", "done"]);
+    assert!(!place.path("work/witness").exists());
+    assert_sound(&place.events(STATE));
+}
+
+#[test]
+fn what_was_asked_before_a_kill_is_denied_where_nobody_can_be_asked_any_more() {
+    let place = place(&[witnessed("a"), slow("b")]);
+    let batch = place.start(&BATCH);
+    place.until_asked(1);
+    batch.kill();
+    place.herder(&[&BATCH[..6], &["--only", "a"]].concat()).expect(0);
+    assert_eq!(place.kinds("result")[0]["data"]["output"], "denied: nobody approved of it in time");
+    assert!(!place.path("work/witness").exists());
+}
+
+#[test]
 fn a_run_that_waits_for_people_ends_when_its_batch_is_stopped_and_is_still_asked_about() {
     let place = place(&[witnessed("a"), slow("b")]);
     let batch = place.start(&[&BATCH[..], &["--drain", "1s"]].concat());

@@ -16,9 +16,9 @@ fn place(replies: &[Value]) -> Place {
     place
 }
 
-fn terminal(place: &Place) -> PtySession {
+fn terminal(place: &Place, more: &[&str]) -> PtySession {
     let run = ["run", "x", "--script", "script.json", "--state", "runs", "-w", "work", "--policy", "careful"];
-    let mut command = place.command(&run);
+    let mut command = place.command(&[&run, more].concat());
     command.stdin(Stdio::inherit());
     spawn_command(command, Some(60_000)).unwrap()
 }
@@ -37,7 +37,7 @@ fn a_person_sees_the_change_and_says_yes_no_or_always() {
     let long = "line\n".repeat(60);
     let place =
         place(&[write("a.txt", "first\n"), write("b.txt", &long), write("c.txt", "x"), write("c.txt", "y")]);
-    let mut terminal = terminal(&place);
+    let mut terminal = terminal(&place, &[]);
     terminal.exp_string("+first").unwrap();
     terminal.exp_string(QUESTION).unwrap();
     terminal.send_line("perhaps").unwrap();
@@ -68,10 +68,23 @@ fn a_person_sees_the_change_and_says_yes_no_or_always() {
 }
 
 #[test]
+fn always_is_for_the_same_file_also_where_a_run_has_a_workspace_of_its_own() {
+    let place = place(&[write("c.txt", "x"), write("c.txt", "y")]);
+    let mut terminal = terminal(&place, &["--isolate", "copy"]);
+    terminal.exp_string("+x").unwrap();
+    terminal.exp_string(QUESTION).unwrap();
+    terminal.send_line("a").unwrap();
+    terminal.exp_string("All done.").unwrap();
+    terminal.exp_eof().unwrap();
+    let resolutions = resolutions(&place);
+    assert_eq!((resolutions.len(), &resolutions[0]["for_run"]), (1, &json!("c.txt")));
+}
+
+#[test]
 fn whoever_quits_or_interrupts_leaves_the_call_undone_and_asked_about() {
     for quit in ["q\n", "\u{3}", "\u{4}"] {
         let place = place(&[write("a.txt", "first\n")]);
-        let mut terminal = terminal(&place);
+        let mut terminal = terminal(&place, &[]);
         terminal.exp_string(QUESTION).unwrap();
         terminal.send(quit).unwrap();
         terminal.flush().unwrap();

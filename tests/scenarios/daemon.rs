@@ -15,8 +15,13 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts one and waits until it is ready.
     pub(crate) fn start(place: &Place) -> Self {
+        Self::start_with(place, &[])
+    }
+
+    /// The same, with more flags.
+    pub(crate) fn start_with(place: &Place, more: &[&str]) -> Self {
         let log = |name| fs::File::options().append(true).create(true).open(place.path(name)).unwrap();
-        let mut command = place.command(&["serve", "--policy", "trusted", "--drain", "1s"]);
+        let mut command = place.command(&[&["serve", "--policy", "trusted", "--drain", "1s"], more].concat());
         let child = command.stdout(log("serve.txt")).stderr(log("serve.txt")).spawn().unwrap();
         let mut process = Started::from(child);
         until("the daemon is ready", || {

@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::{Ended, Place, call, field, says, sorted, task, until};
+use crate::{
+    daemon::Daemon,
+    support::{Ended, Place, bash, call, field, says, sorted, task, until},
+};
 
 const BATCH: [&str; 4] = ["batch", "in.jsonl", "-o", "out.jsonl"];
 const STATE: &str = "out.jsonl.state";
@@ -158,4 +161,32 @@ fn runs_move_from_one_folder_to_another_as_they_are_and_only_once() {
         assert!(!place.path("other").exists(), "nothing was written");
     }
     place.herder(&["export", "nobody", "--state", STATE]).expect(2);
+}
+
+#[test]
+fn a_run_that_is_taken_from_a_herder_at_work_and_resumed_elsewhere_leaves_that_one_alone() {
+    let place = Place::new();
+    let command = "until [ -e go ]; do sleep 0.02; done; echo done >> witness";
+    place.tasks("in.jsonl", &[bash("a", command)]);
+    let batch = place.start(&[&BATCH[..], &["--policy", "trusted"]].concat());
+    let events = |state: &str| place.herder(&["events", "--all", "--json", "--state", state]);
+    until("the command runs", || place.path(STATE).exists() && events(STATE).out.contains("command_group"));
+    place.herder(&["export", "a", "-o", "a.jsonl", "--state", STATE]).expect(0);
+    let taken = place.herder(&["import", "a.jsonl", "--state", "copy"]).expect(0).err;
+    assert!(taken.ends_with(": imported; it has not ended, and is held until it is resumed\n"), "{taken}");
+    {
+        let _daemon = Daemon::start_with(&place, &["--state", "copy"]);
+        place.herder(&["resume", "a"]).expect(0);
+        place.herder(&["wait", "a"]).expect(0);
+    }
+    let copy = events("copy").expect(0).json();
+    let result = copy.iter().find(|event| event["kind"] == "result").unwrap();
+    assert!(result["data"]["output"].as_str().unwrap().starts_with("outcome unknown: "), "{result}");
+    assert!(!place.path("work/witness").exists(), "the command is at it still");
+    place.write("work/go", "");
+    assert_eq!(batch.wait(), Some(0));
+    assert_eq!(place.read("work/witness"), "done\n");
+    let original = events(STATE).expect(0).json();
+    let result = original.iter().find(|event| event["kind"] == "result").unwrap();
+    assert_eq!(result["data"]["ok"], true, "{result}");
 }

@@ -148,9 +148,24 @@ async fn read(services: &Services, run: RunId) -> Result<Stands, SubmitError> {
         Some(Event::RunEnd(end)) => Ok(Stands::Over(end.into())),
         Some(_) => {
             end_leftovers(&state).await;
+            let state = answerable(services, state).await?;
             Ok(Stands::Open(Box::new(held(services, state).await?)))
         }
     }
+}
+
+/// A run that waits for people where nobody can be asked would wait for ever: what they were to decide about is denied.
+async fn answerable(services: &Services, mut run: Run) -> Result<Run, StoreError> {
+    if services.settings.approvals.is_some() {
+        return Ok(run);
+    }
+    let denied = run.deny_unattended(services.clock.now());
+    if !denied.is_empty() {
+        services.store.durable(services.store.append(run.id(), run.seq(), &denied)?).await?;
+        denied.iter().for_each(|fact| run.evolve(fact));
+        tracing::warn!(run.id = %run.id(), calls = denied.len(), "waits for people, and nobody is there to ask: its calls are denied");
+    }
+    Ok(run)
 }
 
 /// A run that was to be held, and was interrupted before it was, gives its slot up on record: it gets none until it is let

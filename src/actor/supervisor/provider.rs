@@ -25,6 +25,9 @@ use crate::{
     model::governor::{Account, Governor, LatchReason, Latched, Pledge},
 };
 
+/// When a run is looked at again that has been looked at in vain.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Why nothing that is left to do can be done until a person does something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
@@ -152,7 +155,10 @@ impl Tree {
     /// Looks at a run again once its time has come.
     pub(super) fn look_later(&self, run: &Run) {
         let expires = run.open_approvals().filter_map(|asked| asked.expires_at).min();
-        let expires = expires.map(|at| at.since(self.services.clock.now()));
+        let expires = expires.map(|at| at.since(self.services.clock.now())).map(|wait| {
+            // The log may not take it that the time is up.
+            if wait.is_zero() { AGAIN } else { wait }
+        });
         if let Some(wait) = self.early(run).into_iter().chain(expires).min() {
             later(&self.me, wait, RootMsg::Due(run.id()));
         }

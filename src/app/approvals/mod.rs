@@ -3,12 +3,16 @@
 //! An answer reaches a run by whoever has its log: the supervisor of a process that is at work, else whoever has the folder to
 //! write to. Which of the two makes no difference to what comes to be of record. Knows nothing of who may answer.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::state::{self, FindError};
 use crate::{
     clock::{Clock, rfc3339},
     domain::{
+        call::ToolCall,
         event::{ApprovalResolved, Envelope, Event, Grant, Resolution},
         id::{RunId, Seq},
         message::Message,
@@ -17,6 +21,7 @@ use crate::{
         time::Timestamp,
     },
     store::{EventStore, RunRecord, StoreError},
+    tool::{toolbox::Toolbox, workspace::Workspaces},
 };
 
 mod spool;
@@ -111,8 +116,7 @@ pub async fn find(store: &dyn EventStore, name: &str) -> Result<Found, NameError
 
 impl Found {
     async fn read(store: &dyn EventStore, record: RunRecord, number: u32) -> Result<Self, StoreError> {
-        let log = store.read(record.run, Seq::START).await?;
-        let run = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+        let (run, log) = state::read_run(store, record.run).await?;
         Ok(Self { record, log, run, number })
     }
 
@@ -142,18 +146,19 @@ impl Found {
         })
     }
 
-    /// What was said, as the run takes it.
+    /// What was said, as the run takes it. Where no tools are at hand, what is shown of the call tells whether it is a command.
     ///
     /// # Errors
     /// A pattern that is none.
-    pub fn answer(&self, said: &Said) -> Result<Answer, AnswerError> {
+    pub fn answer(&self, said: &Said, tools: Option<&Toolbox>) -> Result<Answer, AnswerError> {
         let pattern = match said {
             Said::Approve { for_run: None } => return Ok(Answer::Approve(None)),
             Said::Approve { for_run: Some(pattern) } => pattern,
             Said::Reject { reason } => return Ok(Answer::Reject(reason.as_deref().map(Into::into))),
         };
-        let grant = Grant { tool: self.tool(), pattern: pattern.as_str().into() };
-        let runs_commands = self.command().is_some();
+        let tool = self.call().map(|call| call.name.clone()).unwrap_or_default();
+        let grant = Grant { tool, pattern: pattern.as_str().into() };
+        let runs_commands = self.command(tools).is_some();
         if runs_commands && grant.whole_line().is_some() {
             return Ok(Answer::Approve(Some(grant)));
         }
@@ -164,32 +169,47 @@ impl Found {
     }
 
     /// The command line that is asked about, if it is one.
-    fn command(&self) -> Option<&str> {
+    fn command(&self, tools: Option<&Toolbox>) -> Option<String> {
+        let call = self.call();
+        if let Some((tool, call)) =
+            tools.zip(call).and_then(|(tools, call)| Some((tools.get(&call.name)?, call)))
+        {
+            let arguments = serde_json::from_str(call.arguments.as_str()).ok()?;
+            return tool.command(&arguments).map(str::to_owned);
+        }
         let request = &self.approval()?.request;
-        request.preview.as_deref().filter(|_| request.change.is_none())
+        request.preview.as_deref().filter(|_| request.change.is_none()).map(str::to_owned)
     }
 
-    fn tool(&self) -> Arc<str> {
-        let asked = self.approval().map(|approval| &approval.request.call);
-        let calls = self.run.history().iter().flat_map(|message| match message {
+    fn call(&self) -> Option<&ToolCall> {
+        let asked = &self.approval()?.request.call;
+        let mut calls = self.run.history().iter().flat_map(|message| match message {
             Message::Assistant(reply) => reply.calls.as_slice(),
             Message::System(_) | Message::User(_) | Message::Tool(_) => &[],
         });
-        calls.filter(|call| Some(&call.id) == asked).map(|call| call.name.clone()).next().unwrap_or_default()
+        calls.find(|call| call.id == *asked)
     }
 
-    /// The pattern that fits just what this call is about: its file, or its command.
-    pub fn exact_pattern(&self) -> Option<String> {
+    /// The pattern that fits just what this call is about: its command, or its file as it is called in the run's workspace.
+    pub async fn exact_pattern(&self, tools: &Toolbox, workspaces: &Workspaces) -> Option<String> {
+        if let Some(command) = self.command(Some(tools)) {
+            return Some(Grant::exactly(&command));
+        }
         let request = &self.approval()?.request;
-        let spec = self.run.spec()?;
-        let path = request.change.as_ref().map(|change| &change.path);
-        let path = path
-            .or_else(|| request.access.first().filter(|_| request.preview.is_none()).map(|one| &one.path));
-        let Some(path) = path else { return self.command().map(Grant::exactly) };
+        let change = request.change.as_ref().map(|change| &change.path);
+        let path = change.or_else(|| request.access.first().map(|access| &access.path))?;
+        let workspace = self.workspace(workspaces).await?;
         // What is touched is told by its real path.
-        let workspace = Path::new(&*spec.workspace);
-        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let workspace = tokio::fs::canonicalize(&workspace).await.unwrap_or(workspace);
         Some(globset::escape(Path::new(&**path).strip_prefix(workspace).ok()?.to_str()?))
+    }
+
+    async fn workspace(&self, workspaces: &Workspaces) -> Option<PathBuf> {
+        let spec = self.run.spec()?;
+        if spec.isolate.is_none() {
+            return Some(PathBuf::from(&*spec.workspace));
+        }
+        Some(workspaces.isolation()?.find(self.run.id()).await?.path)
     }
 
     /// Whether this answer is of record already. Nothing, if none is.

@@ -1,17 +1,21 @@
 //! What an answer comes to, by whichever way it goes.
 
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::Value;
+
 use super::*;
 use crate::{
     app::state::State,
     clock::SystemClock,
     config::Durability,
     domain::{
-        call::{Arguments, EffectClass},
+        call::{Access, Arguments, EffectClass, Failure, Mode, Scope, ToolSpec},
         outcome::Stop,
         policy::Verdict,
         run::{Ask, Input, Judgement, Phase, Proposal, ProposedCall, Stage},
     },
     store::memory::MemoryStore,
+    tool::{CallContext, Output, Started, Tool, workspace::Workspace},
 };
 
 async fn tell(store: &MemoryStore, run: &mut Run, input: Input) {
@@ -35,7 +39,7 @@ async fn asking(expires_at: Option<Timestamp>) -> (MemoryStore, Run) {
             verdict,
             rule: "a rule".to_owned(),
             effect: EffectClass::Outside,
-            access: Vec::new(),
+            access: vec![Access { scope: Scope::File, path: "/w/Makefile".into(), mode: Mode::Exclusive }],
             ask,
         },
     };
@@ -117,7 +121,7 @@ async fn a_name_that_stands_for_no_approval_is_told_what_would() {
 async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
     let (store, _) = asking(None).await;
     let found = find(&store, "a.1").await.expect("an approval");
-    let answer = |pattern: &str| found.answer(&Said::Approve { for_run: Some(pattern.to_owned()) });
+    let answer = |pattern: &str| found.answer(&Said::Approve { for_run: Some(pattern.to_owned()) }, None);
     for pattern in ["make *", "=make [all]"] {
         let grant = Grant { tool: "bash".into(), pattern: pattern.into() };
         assert_eq!(answer(pattern).expect("a pattern"), Answer::Approve(Some(grant)));
@@ -125,7 +129,51 @@ async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
     for wrong in ["", "make && rm", "\"make"] {
         assert!(matches!(answer(wrong), Err(AnswerError::Pattern { .. })), "{wrong}");
     }
-    assert_eq!(found.exact_pattern().as_deref(), Some("=make [all]"));
+    let (tools, workspaces) = (Toolbox::default(), Workspaces::default());
+    assert_eq!(found.exact_pattern(&tools, &workspaces).await.as_deref(), Some("=make [all]"));
+}
+
+/// A tool that has the name of one that runs commands, and runs none: its calls are about a file.
+struct Plain(ToolSpec);
+
+impl Tool for Plain {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn effect(&self) -> EffectClass {
+        EffectClass::Outside
+    }
+
+    fn access(&self, _: &Workspace, _: &Value) -> Result<Vec<Access>, String> {
+        Ok(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, _: CallContext, _: Value) -> BoxFuture<'static, Started> {
+        async { Started::Ended(Output::failed(Failure::Failed, "no")) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_of_a_call_makes_it_no_command_where_its_tool_runs_none() {
+    let (store, _) = asking(None).await;
+    let found = find(&store, "a.1").await.expect("an approval");
+    let mut tools = Toolbox::default();
+    let spec = ToolSpec {
+        name: "bash".into(),
+        description: "d".into(),
+        schema: Arc::new(serde_json::json!({"type": "object"})),
+    };
+    tools.register(Arc::new(Plain(spec))).expect("fit");
+    let said = |pattern: &str| Said::Approve { for_run: Some(pattern.to_owned()) };
+    // A path can be called so; no command can.
+    found.answer(&said("make && rm"), Some(&tools)).expect("a path");
+    assert!(found.answer(&said("/etc/*"), Some(&tools)).is_err(), "no path in the workspace");
+    assert_eq!(
+        found.exact_pattern(&tools, &Workspaces::default()).await.as_deref(),
+        Some("Makefile"),
+        "its file, and not what is shown"
+    );
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{
             Known, Latest, LatestState, Misfit, Plan, Resume, RetryFailed, StaleLines, Start, Wanted,
             reconcile,
         },
-        event::{Envelope, RestartCause, RunEnd},
+        event::{RestartCause, RunEnd},
         id::{BatchId, RunId, Seq},
         outcome::{Breakage, Outcome},
         run::{Input, Run},
@@ -165,8 +165,7 @@ pub(in crate::app) async fn abandon(
     run: RunId,
     clock: &dyn Clock,
 ) -> Result<(), StoreError> {
-    let log: Vec<Envelope> = store.read(run, Seq::START).await?;
-    let mut state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+    let (mut state, _) = state::read_run(store, run).await?;
     end_leftovers(&state).await;
     for input in
         [Input::Restart { cause: RestartCause::Process, error: None }, Input::End(Outcome::Cancelled)]

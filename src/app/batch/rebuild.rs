@@ -4,14 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{BatchError, Options, ResultLine, Stopper, history::end_of, journal::Journal, results::Results};
 use crate::{
-    app::{conversation::chat_completions, input::InputTask, isolation},
-    domain::{
-        batch::Plan,
-        event::RunEnd,
-        id::{RunId, Seq},
-        run::Run,
-        task::TaskSpec,
-    },
+    app::{conversation::chat_completions, input::InputTask, isolation, state::read_run},
+    domain::{batch::Plan, event::RunEnd, id::RunId, task::TaskSpec},
     store::EventStore,
     tool::isolate::Change,
 };
@@ -96,8 +90,7 @@ pub(super) async fn result_line(
     if !with_messages {
         return Ok(line.to_bytes());
     }
-    let log = store.read(run, Seq::START).await?;
-    let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+    let (state, _) = read_run(store, run).await?;
     let asked = state.spec().map_or(&spec, |asked| &**asked);
     let messages = chat_completions(asked, state.history());
     Ok(line.with_messages(messages).to_bytes())

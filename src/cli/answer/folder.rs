@@ -83,7 +83,7 @@ impl Folder {
     ) -> anyhow::Result<Answered> {
         let store = self.state().store.clone();
         let found = find(&*store, name).await.map_err(refused)?;
-        let answer = found.answer(&answering.said).map_err(not_taken)?;
+        let answer = found.answer(&answering.said, None).map_err(not_taken)?;
         let command = answering.command.clone();
         let seq = if found.answered(&answer, &command).map_err(not_taken)?.is_some() {
             None

@@ -108,18 +108,21 @@ impl Prompt {
         // What was typed before the question is no answer to it. Without a terminal there is no such thing.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         show(found, Extent::Lines(LINES));
+        let services = self.supervisor.services();
         loop {
             tell(QUESTION);
             let Some(line) = next_line().await else { return self.quit() };
             let said = match Choice::read(&line) {
                 Some(Choice::Yes) => Said::Approve { for_run: None },
-                Some(Choice::Always) => match found.exact_pattern() {
-                    Some(pattern) => Said::Approve { for_run: Some(pattern) },
-                    None => {
-                        say("no pattern fits just this call; want one of the others");
-                        continue;
+                Some(Choice::Always) => {
+                    match found.exact_pattern(&services.toolbox, &services.workspaces).await {
+                        Some(pattern) => Said::Approve { for_run: Some(pattern) },
+                        None => {
+                            say("no pattern fits just this call; want one of the others");
+                            continue;
+                        }
                     }
-                },
+                }
                 Some(Choice::No) => {
                     tell("why (the model is told; may be empty)? ");
                     let Some(line) = next_line().await else { return self.quit() };
@@ -132,7 +135,7 @@ impl Prompt {
                 Some(Choice::Quit) => return self.quit(),
                 None => continue,
             };
-            match found.answer(&said) {
+            match found.answer(&said, Some(&services.toolbox)) {
                 Ok(answer) => {
                     self.resolve(found, answer, command).await;
                     return Asked::Over;

@@ -7,14 +7,17 @@ use utoipa::IntoParams;
 
 use super::{By, Desk, RunQuery, list::refuse, submit::check_key, tell::Untold};
 use crate::{
-    app::approvals::{self, AnswerError, NameError, Said},
+    app::{
+        approvals::{self, AnswerError, NameError, Said},
+        state::read_run,
+    },
     daemon::wire::{
         AnswerBody, Answered, ApiError, ApprovalDetail, ApprovalList, Code, Verdict, approvals, labels,
     },
     domain::{
         glance::Glance,
-        id::{RunId, Seq},
-        run::{Input, Refused, Run},
+        id::RunId,
+        run::{Input, Refused},
     },
     store::{RunFilter, RunRecord, StoreError},
 };
@@ -119,7 +122,7 @@ impl Desk {
             (Verdict::Approve, Some(_), _) => return Err(refuse("reason", "goes with `reject` alone")),
             (Verdict::Reject, _, Some(_)) => return Err(refuse("for_run", "goes with `approve` alone")),
         };
-        let answer = found.answer(&said)?;
+        let answer = found.answer(&said, Some(&self.herder.supervisor.services().toolbox))?;
         let seq = match found.answered(&answer, &command)? {
             Some(approvals::Same) => None,
             None => {
@@ -145,13 +148,12 @@ impl Desk {
     }
 
     async fn asked(&self, run: RunId) -> Result<Vec<ApprovalDetail>, ApiError> {
-        let log = match self.store().read(run, Seq::START).await {
+        match read_run(&**self.store(), run).await {
+            Ok((state, log)) => Ok(approvals(&state, &log)),
             // One run that cannot be read hides no other.
-            Err(StoreError::Damaged { .. }) => return Ok(Vec::new()),
-            log => log?,
-        };
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
-        Ok(approvals(&state, &log))
+            Err(StoreError::Damaged { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -13,13 +13,12 @@ use crate::{
         continued::{self, Continuation, ContinueError},
         input::{self, InputError, Rules},
         models::check_price,
-        state::new_run,
+        state::{new_run, read_run},
     },
     crash::{self, Point},
     daemon::wire::{ApiError, Code, Continue, Requeued, Submitted},
     domain::{
-        id::{RunId, Seq},
-        run::Run,
+        id::RunId,
         script::Script,
         task::{Submission, TaskSpec},
     },
@@ -54,8 +53,7 @@ impl Desk {
     }
 
     async fn continuation(&self, run: RunId, next: Continue) -> Result<TaskSpec, ApiError> {
-        let log = self.store().read(run, Seq::START).await?;
-        let before = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        let (before, _) = read_run(&**self.store(), run).await?;
         let Continue { text, max_turns, model, script } = next;
         let script = script.map(serde_json::from_value::<Script>).transpose();
         let script =
@@ -206,8 +204,7 @@ impl Desk {
 
     /// What was asked of a run.
     async fn spec(&self, run: RunId) -> Result<Arc<TaskSpec>, ApiError> {
-        let log = self.store().read(run, Seq::START).await?;
-        let state = Run::replay(run, log.iter().map(|envelope| &envelope.fact));
+        let (state, _) = read_run(&**self.store(), run).await?;
         state.spec().cloned().ok_or_else(|| {
             ApiError::new(Code::Internal, format!("the log of run {run} does not begin with its task"))
         })

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
-    app::conversation::chat_completions,
+    app::{conversation::chat_completions, state::read_run},
     daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, requests},
     domain::{
         event::InputKind,
         id::{CallId, Seq},
         outcome::Outcome,
-        run::{Input, Refused, Run},
+        run::{Input, Refused},
         usage::Limits,
     },
     store::RunRecord,
@@ -137,8 +137,7 @@ impl Desk {
     pub async fn show(&self, name: &str, with_messages: bool) -> Result<RunDetail, ApiError> {
         self.hub.caught_up().await;
         let record = self.find(name).await?;
-        let log = self.store().read(record.run, Seq::START).await?;
-        let state = Run::replay(record.run, log.iter().map(|envelope| &envelope.fact));
+        let (state, log) = read_run(&**self.store(), record.run).await?;
         let spec = state.spec().ok_or_else(|| {
             ApiError::new(
                 Code::Internal,

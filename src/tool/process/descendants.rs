@@ -45,8 +45,20 @@ pub fn is_of_a_command(pid: i32) -> Option<bool> {
 }
 
 fn is_guard(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).nth(1) == Some(GUARD_WORD.as_bytes())
+    guard_arguments(pid).is_some()
+}
+
+/// Whether a process is a guard whose herder lives: it is still the child of the process that started it.
+pub(super) fn serves_its_herder(process: &Process) -> bool {
+    guard_arguments(process.pid).flatten() == Some(process.parent)
+}
+
+/// Of a guard: who started it, if it was told.
+fn guard_arguments(pid: i32) -> Option<Option<i32>> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut arguments = line.split(|byte| *byte == 0).skip(1);
+    (arguments.next() == Some(GUARD_WORD.as_bytes()))
+        .then(|| std::str::from_utf8(arguments.next()?).ok()?.parse().ok())
 }
 
 /// Every running process that `ancestor` is responsible for, itself excluded.

@@ -2,16 +2,21 @@
 //!
 //! Mostly nothing is: a guard ends its command when herder does. This is for when the guard is gone too, or is at it
 //! still. What left the command's session is known by its environment, and what such a process has started by that. A
-//! process that only has the number of one that was recorded is left alone. What left the session, has emptied its
+//! process that only has the number of one that was recorded is left alone, and so is the command of another herder that is
+//! at work: it may have a copy of the same run. What left the session, has emptied its
 //! environment and has no parent left cannot be told from anybody else's, and is not ended.
 
-use std::{collections::BTreeSet, fs, thread, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, thread,
+    time::Instant,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     CommandGroup, boot_id,
-    descendants::{Process, all_processes},
+    descendants::{Process, all_processes, serves_its_herder},
     guard::{GIVE_UP, KILL_EVERY, LEFTOVER_GRACE},
 };
 
@@ -52,9 +57,12 @@ fn signal(process: &Process, signal: Signal) {
 fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
     let Some(oldest) = leaders.iter().map(|leader| leader.start_time).min() else { return Vec::new() };
     let all: Vec<Process> = all_processes().filter(|process| !process.ended).collect();
+    let own = ancestry(&all);
+    // Where a shell that herder was started from has it, whatever else was started there has it too.
+    let tells = !own.iter().any(|pid| has(*pid, mark));
     let marked: BTreeSet<i32> = all
         .iter()
-        .filter(|process| process.start_time >= oldest && has(process.pid, mark))
+        .filter(|process| tells && process.start_time >= oldest && has(process.pid, mark))
         .map(|process| process.pid)
         .collect();
     // A number is not given to another session as long as one process is in it.
@@ -68,7 +76,6 @@ fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
         })
         .map(|(pid, _)| pid)
         .collect();
-    let own = ancestry(&all);
     let mut found: BTreeSet<i32> = all
         .iter()
         .filter(|process| sessions.contains(&process.session) || marked.contains(&process.pid))
@@ -80,9 +87,27 @@ fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
         let children = all.iter().filter(|process| found.contains(&process.parent)).map(|child| child.pid);
         found.extend(children.filter(|pid| !own.contains(pid)).collect::<Vec<_>>());
         if found.len() == known {
-            return all.into_iter().filter(|process| found.contains(&process.pid)).collect();
+            break;
         }
     }
+    let known: BTreeMap<i32, Process> = all.iter().map(|process| (process.pid, *process)).collect();
+    let is_left = |process: &Process| found.contains(&process.pid) && !is_of_another(process, &known, &own);
+    all.into_iter().filter(is_left).collect()
+}
+
+/// Whether another herder, which lives, has a guard over a process. One that this process itself comes from does not count:
+/// whatever a herder within a command leaves behind is beneath it.
+fn is_of_another(process: &Process, known: &BTreeMap<i32, Process>, own: &BTreeSet<i32>) -> bool {
+    let this = std::process::id().cast_signed();
+    let mut seen = BTreeSet::new();
+    let mut next = Some(process);
+    while let Some(process) = next.filter(|process| !own.contains(&process.pid) && seen.insert(process.pid)) {
+        if process.parent != this && serves_its_herder(process) {
+            return true;
+        }
+        next = known.get(&process.parent);
+    }
+    false
 }
 
 /// This process, and those that it comes from: herder may itself be the command of another.

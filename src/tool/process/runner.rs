@@ -161,7 +161,8 @@ impl ProcessRunner {
         let output = pipe::Receiver::from_owned_fd(output).map_err(SpawnError::Guard)?;
         let guard = Command::new(&self.executable)
             .arg0(env!("CARGO_PKG_NAME"))
-            .arg(GUARD_WORD)
+            // Whoever finds it later sees whether it still has its herder.
+            .args([GUARD_WORD, &std::process::id().to_string()])
             .env_clear()
             .envs(env)
             .stdin(OwnedFd::from(control_end))

@@ -54,6 +54,14 @@ impl Run {
         draft.push(Event::ApprovalResolved(Arc::new(resolved)));
         Ok(draft.facts)
     }
+
+    /// Denies what people have yet to decide about, of a run that nobody works on yet and where nobody will be there to ask.
+    pub fn deny_unattended(&self, now: Timestamp) -> Vec<Fact> {
+        let mut draft = Draft::of(self, now.max(self.last_at));
+        let open = self.open_approvals().filter(|_| self.ending.is_none());
+        open.for_each(|asked| draft.push(resolution(asked, Resolution::Expired)));
+        draft.facts
+    }
 }
 
 impl Draft<'_> {
