@@ -6,8 +6,8 @@ pub(super) const EVALUATES: &str = "bash evaluates what variables hold";
 /// Builtins whose arguments may be assignments, of lists too.
 pub(super) const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
 
-/// Variables that change which programs run, or have programs run others.
-const ALTERING: [&str; 45] = [
+/// Variables that change which programs run, have programs run others, or are no plain variables.
+const ALTERING: [&str; 59] = [
     "PATH",
     "IFS",
     "ENV",
@@ -53,6 +53,21 @@ const ALTERING: [&str; 45] = [
     "CARGO",
     "GOFLAGS",
     "TERMINFO",
+    // What is given to these is evaluated, or makes bash read otherwise.
+    "HISTCMD",
+    "OPTIND",
+    "RANDOM",
+    "SRANDOM",
+    "SECONDS",
+    "LINENO",
+    "BASHPID",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "POSIXLY_CORRECT",
+    "INPUTRC",
+    "MAILPATH",
+    "OLDPWD",
+    "PWD",
 ];
 const ALTERING_PREFIXES: [&str; 7] =
     ["LD_", "DYLD_", "BASH_", "GIT_", "CARGO_", "npm_config_", "NPM_CONFIG_"];
