@@ -121,7 +121,7 @@ impl Reader<'_, '_> {
                 break;
             }
         }
-        if command.reaches.is_empty() {
+        if command.reaches.is_empty() && command.sets.is_empty() {
             return Ok(());
         }
         command.text = self.since(start).trim_end().to_owned();

@@ -85,9 +85,10 @@ impl Reader<'_, '_> {
             _other => false,
         };
         self.out.has_lists |= makes_lists;
+        let arguments = command.words.get(1..).unwrap_or_default();
         let how = How { is_bare, is_sh: self.is_sh, has_lists: self.out.has_lists };
-        let runs = wrapper::look(name, command.words.get(1..).unwrap_or_default(), how);
-        let sight = match altering.or_else(|| names::runs_more(name)) {
+        let runs = wrapper::look(name, arguments, how);
+        let sight = match altering.or_else(|| names::runs_more(name, arguments)) {
             Some(why) => Sight::Opaque(why),
             None => Sight::Clear,
         };
