@@ -9,7 +9,7 @@ pub(super) const EVALUATES: &str = "bash evaluates what variables hold";
 pub(super) const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
 
 /// Variables that change which programs run, have programs run others, or are no plain variables.
-const ALTERING: [&str; 59] = [
+const ALTERING: [&str; 65] = [
     "PATH",
     "IFS",
     "ENV",
@@ -56,6 +56,12 @@ const ALTERING: [&str; 59] = [
     "GOFLAGS",
     "TERMINFO",
     // What is given to these is evaluated, or makes bash read otherwise.
+    "DIRSTACK",
+    "GROUPS",
+    "PIPESTATUS",
+    "FUNCNAME",
+    "COPROC",
+    "MAPFILE",
     "HISTCMD",
     "OPTIND",
     "RANDOM",
