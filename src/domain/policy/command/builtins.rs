@@ -130,7 +130,6 @@ fn format_names(words: &[Word]) -> Option<String> {
         }
         false
     };
-    // Escapes may make a conversion, so a format with both is taken for one that sets something.
     let is_harmless = format.value.as_deref().is_some_and(|format| !sets(format));
     if is_harmless { None } else { naming(rest) }
 }
