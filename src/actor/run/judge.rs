@@ -22,6 +22,9 @@ use crate::{
     tool::{self, Tool, digest::digest, workspace::Workspace},
 };
 
+/// Bytes of arguments beyond which judging a call, which may split a command line, takes long for an async thread.
+const LONG: usize = 4 * 1024;
+
 /// Judges the calls of one answer.
 #[derive(Clone)]
 pub(super) struct Judge {
@@ -87,10 +90,15 @@ impl Judge {
         judged
     }
 
-    /// Judges calls; where that has to look at the file system, on a thread that may block.
+    /// Judges calls; where that has to look at the file system or may take long, on a thread that may block.
     async fn by_policy(&self, calls: Vec<ProposedCall>) -> Vec<run::ProposedCall> {
         let blocks = |call: &ProposedCall| {
-            self.services.toolbox.get(&call.name).is_some_and(|tool| tool.access_blocks(&self.workspace))
+            call.arguments.len() > LONG
+                || self
+                    .services
+                    .toolbox
+                    .get(&call.name)
+                    .is_some_and(|tool| tool.access_blocks(&self.workspace))
         };
         if !calls.iter().any(blocks) {
             return calls.into_iter().map(|call| self.judge(call)).collect();

@@ -11,6 +11,7 @@ use crate::{
     domain::{
         call::{Access, EffectClass, Failure, Mode, Scope, ToolSpec},
         id::RunId,
+        policy::command::is_plain,
     },
     tool::{
         CallContext, Output, Preview, Started, Tool,
@@ -103,6 +104,11 @@ impl Bash {
             timeout: timeout_s.map_or(self.timeout, Duration::from_secs),
         };
         let ran = match self.launcher.run(context, with(SHELL)).await {
+            // It was judged as what bash makes of it.
+            Err(LaunchError::Spawn(SpawnError::Missing { .. })) if !is_plain(&command) => {
+                let why = "bash is not there, and sh might read this line in another way; write it in plain POSIX sh";
+                return Output::failed(Failure::Failed, why.to_owned());
+            }
             Err(LaunchError::Spawn(SpawnError::Missing { .. })) => {
                 self.launcher.run(context, with(FALLBACK)).await
             }

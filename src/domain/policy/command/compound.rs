@@ -8,10 +8,14 @@ use super::{
 
 const NUMERIC: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
+/// What begins a compound command.
+const OPENING: [&str; 9] = ["{", "if", "while", "until", "for", "select", "case", "[[", "function"];
+
 impl Reader<'_, '_> {
     /// Reads a compound command, if one stands here.
     pub(super) fn compound(&mut self) -> Read<bool> {
         if self.take("((") {
+            self.bash_only("((")?;
             self.arithmetic(b')', "((...))")?;
             if !self.take("))") {
                 return self.unexpected("\"))\"");
@@ -24,6 +28,9 @@ impl Reader<'_, '_> {
             return Ok(true);
         }
         let word = self.reserved();
+        if ["select", "function", "[[", "coproc"].contains(&word) {
+            self.bash_only(word)?;
+        }
         match word {
             "{" | "if" | "while" | "until" | "for" | "select" | "case" | "function" | "[[" | "coproc" => {
                 self.at += word.len();
@@ -190,13 +197,20 @@ impl Reader<'_, '_> {
     fn coprocess(&mut self) -> Read<()> {
         let before = std::mem::replace(&mut self.surely, false);
         self.blank();
+        let begin = self.at;
         let name = self.reserved();
-        let rest = self.text.get(self.at + name.len()..).unwrap_or_default().trim_start_matches([' ', '\t']);
-        if names::is_name(name)
-            && (rest.starts_with("{ ") || rest.starts_with("{\n") || rest.starts_with('('))
-        {
-            self.at += name.len();
-            self.blank();
+        self.at += name.len();
+        self.blank();
+        let opens = OPENING.contains(&self.reserved()) || self.starts("(");
+        if !opens || name.is_empty() || OPENING.contains(&name) {
+            self.at = begin;
+        } else if names::is_name(name) {
+            self.out.has_lists = true;
+            if names::alters(name) {
+                self.out.hidden(name, &self.within, names::why_it_alters(name))?;
+            }
+        } else {
+            return self.unexpected("a command");
         }
         let start = self.at;
         self.out.enter()?;
@@ -237,11 +251,13 @@ impl Reader<'_, '_> {
         let start = self.at;
         let before = std::mem::replace(&mut self.within, format!("function {name}"));
         let sure = std::mem::replace(&mut self.surely, false);
+        // It is called when other functions may be defined.
+        let functions = std::mem::take(&mut self.out.functions);
         if self.reserved() == "function" || self.reserved() == "coproc" || !self.compound()? {
             return self.unexpected("a function's body");
         }
         self.redirections_of(start)?;
-        (self.within, self.surely) = (before, sure);
+        (self.within, self.surely, self.out.functions) = (before, sure, functions);
         if !names::means_more(name) {
             self.defined = Some(name.to_owned());
         }

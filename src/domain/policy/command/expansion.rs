@@ -14,6 +14,9 @@ impl Reader<'_, '_> {
         if self.starts("\\\n") {
             return unread("lines are joined behind a $");
         }
+        if quoting == Quoting::Nothing && (self.starts("'") || self.starts("\"")) {
+            self.bash_only("a quote behind a $")?;
+        }
         match self.peek() {
             Some(b'\'') if quoting == Quoting::Nothing => return self.escaped(value),
             Some(b'"') if quoting == Quoting::Nothing => self.double_quoted(&mut None)?,

@@ -40,9 +40,18 @@ impl Reader<'_, '_> {
             if self.at >= self.text.len() {
                 return unread(format!("the here-document {:?} does not end", here.end));
             }
+            let start = self.at;
             let line = self.here_line(here);
+            let written = self.since(start);
+            if written.strip_suffix('\n').unwrap_or(written).contains('\n') {
+                self.bash_only("joined lines in a here-document")?;
+            }
             if line == here.end {
                 break;
+            }
+            // Within `$(...)`, bash ends a body at such a line.
+            if line.starts_with(&here.end) && line.contains(')') {
+                return unread(format!("{line:?} may end the here-document {:?}", here.end));
             }
             body.push_str(&line);
             body.push('\n');
@@ -50,9 +59,11 @@ impl Reader<'_, '_> {
         if here.is_quoted {
             return Ok(());
         }
+        let is_sh = self.is_sh;
         self.out.enter()?;
         let mut reader = Reader::new(&body, &self.within, self.out);
         reader.surely = false;
+        reader.is_sh = is_sh;
         while reader.at < body.len() {
             reader.expand(Quoting::HereDocument, &mut None)?;
         }

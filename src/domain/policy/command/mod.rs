@@ -8,6 +8,7 @@
 use std::{collections::BTreeSet, fmt};
 
 mod arithmetic;
+mod builtins;
 mod compound;
 mod expansion;
 mod here;
@@ -135,13 +136,30 @@ impl Part {
 
 /// Splits a line. What cannot be read is one part that says so; there is always at least one.
 pub fn split(line: &str) -> Vec<Part> {
+    split_for(line, false)
+}
+
+/// Whether `sh`, which may be less than bash, runs the same commands for a line.
+pub fn is_plain(line: &str) -> bool {
+    split_for(line, true) == split(line)
+}
+
+fn split_for(line: &str, is_sh: bool) -> Vec<Part> {
     let mut out = Out::default();
-    let read = Reader::new(line, "", &mut out).script();
-    match read {
-        Err(Unread(why)) => vec![Part::new(line, "", Sight::Unread(why))],
-        Ok(()) if out.parts.is_empty() => vec![Part::new(line, "", Sight::Clear)],
-        Ok(()) => out.parts,
+    loop {
+        let before = (out.unsets, out.has_lists);
+        let mut reader = Reader::new(line, "", &mut out);
+        reader.is_sh = is_sh;
+        if let Err(Unread(why)) = reader.script() {
+            return vec![Part::new(line, "", Sight::Unread(why))];
+        }
+        // What the line does anywhere may bear on what stands before it: loops and functions come back to that.
+        if before == (out.unsets, out.has_lists) {
+            break;
+        }
+        out = Out { unsets: out.unsets, has_lists: out.has_lists, ..Out::default() };
     }
+    if out.parts.is_empty() { vec![Part::new(line, "", Sight::Clear)] } else { out.parts }
 }
 
 /// Why a line cannot be read.
@@ -166,6 +184,10 @@ struct Out {
     parts: Vec<Part>,
     /// Names that are surely functions by now: a call of one runs a body that was split where it stands.
     functions: BTreeSet<String>,
+    /// Whether functions may be taken away, so that no name is surely one.
+    unsets: bool,
+    /// Whether variables become lists: a text that is assigned to one is evaluated.
+    has_lists: bool,
     depth: usize,
 }
 

@@ -1,13 +1,15 @@
 //! Names that mean something to bash, or to programs that a command may start.
 
+use super::Word;
+
 /// Why nothing can be said of an expression.
 pub(super) const EVALUATES: &str = "bash evaluates what variables hold";
 
 /// Builtins whose arguments may be assignments, of lists too.
 pub(super) const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
 
-/// Variables that change which programs run, or have programs run others.
-const ALTERING: [&str; 45] = [
+/// Variables that change which programs run, have programs run others, or are no plain variables.
+const ALTERING: [&str; 65] = [
     "PATH",
     "IFS",
     "ENV",
@@ -53,6 +55,27 @@ const ALTERING: [&str; 45] = [
     "CARGO",
     "GOFLAGS",
     "TERMINFO",
+    // What is given to these is evaluated, or makes bash read otherwise.
+    "DIRSTACK",
+    "GROUPS",
+    "PIPESTATUS",
+    "FUNCNAME",
+    "COPROC",
+    "MAPFILE",
+    "HISTCMD",
+    "OPTIND",
+    "RANDOM",
+    "SRANDOM",
+    "SECONDS",
+    "LINENO",
+    "BASHPID",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "POSIXLY_CORRECT",
+    "INPUTRC",
+    "MAILPATH",
+    "OLDPWD",
+    "PWD",
 ];
 const ALTERING_PREFIXES: [&str; 7] =
     ["LD_", "DYLD_", "BASH_", "GIT_", "CARGO_", "npm_config_", "NPM_CONFIG_"];
@@ -125,7 +148,7 @@ const SPECIAL: [&str; 44] = [
 ];
 
 /// Programs that run code which is among their arguments or in a file.
-const INTERPRETERS: [&str; 26] = [
+const INTERPRETERS: [&str; 45] = [
     "awk",
     "gawk",
     "mawk",
@@ -152,9 +175,28 @@ const INTERPRETERS: [&str; 26] = [
     "gdb",
     "irb",
     "ghci",
+    "sed",
+    "ed",
+    "ex",
+    "vi",
+    "vim",
+    "nvim",
+    "view",
+    "m4",
+    "sqlite3",
+    "php8",
+    "lua5.4",
+    "goawk",
+    "original-awk",
+    "psql",
+    "mysql",
+    "octave",
+    "Rscript",
+    "R",
+    "julia",
 ];
 /// Programs that run another command, and are not looked through.
-const RUNNERS: [&str; 31] = [
+const RUNNERS: [&str; 48] = [
     "su",
     "runuser",
     "pkexec",
@@ -186,7 +228,67 @@ const RUNNERS: [&str; 31] = [
     "start-stop-daemon",
     "entr",
     "docker",
+    "make",
+    "gmake",
+    "ninja",
+    "just",
+    "npx",
+    "npm",
+    "yarn",
+    "pnpm",
+    "bunx",
+    "uvx",
+    "tmux",
+    "screen",
+    "podman",
+    "git-shell",
+    "less",
+    "more",
+    "man",
 ];
+/// Options with which programs run another. Of a long one, a beginning is enough.
+const RUNNING_OPTIONS: [(&str, &[&str]); 9] = [
+    (
+        "tar",
+        &[
+            "-I",
+            "-F",
+            "--checkpoint-action",
+            "--to-command",
+            "--use-compress-program",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+            "--rmt-command",
+        ],
+    ),
+    ("split", &["--filter"]),
+    ("rg", &["--pre", "--hostname-bin"]),
+    ("fd", &["-x", "-X", "--exec", "--exec-batch"]),
+    ("fdfind", &["-x", "-X", "--exec", "--exec-batch"]),
+    ("rsync", &["-e", "--rsh", "--rsync-path"]),
+    ("zip", &["-TT", "--unzip-command"]),
+    ("sort", &["--compress-program"]),
+    (
+        "git",
+        &[
+            "-c",
+            "-x",
+            "-O",
+            "--config-env",
+            "--exec",
+            "--exec-path",
+            "--extcmd",
+            "--open-files-in-pager",
+            "--upload-pack",
+            "--receive-pack",
+            "--ext-diff",
+            "--textconv",
+        ],
+    ),
+];
+/// Words of git behind which it runs what they say.
+const GIT_RUNS: [&str; 5] = ["run", "foreach", "filter-branch", "mergetool", "difftool"];
 
 /// How long the variable's name is that a text begins with.
 pub(super) fn name_length(text: &str) -> usize {
@@ -226,11 +328,33 @@ pub(super) fn means_more(name: &str) -> bool {
 }
 
 /// Why a program runs more than its words say, if it does.
-pub(super) fn runs_more(program: &str) -> Option<String> {
-    let is_python = program.starts_with("python") || program.starts_with("pypy");
-    if is_python || INTERPRETERS.contains(&program) {
-        Some(format!("{program} runs code that is not looked into"))
-    } else {
-        RUNNERS.contains(&program).then(|| format!("{program} runs commands that are not looked into"))
+pub(super) fn runs_more(program: &str, arguments: &[Word]) -> Option<String> {
+    let starts = |names: &[&str]| names.iter().any(|name| program.starts_with(name));
+    if starts(&["python", "pypy", "ruby", "perl", "php", "lua"]) || INTERPRETERS.contains(&program) {
+        return Some(format!("{program} runs code that is not looked into"));
     }
+    let is_running = RUNNERS.contains(&program) || is_told_to_run(program, arguments);
+    is_running.then(|| format!("{program} runs commands that are not looked into"))
+}
+
+fn is_told_to_run(program: &str, arguments: &[Word]) -> bool {
+    let Some((_, options)) = RUNNING_OPTIONS.iter().find(|(name, _)| *name == program) else { return false };
+    let is_one = |value: &str| {
+        let (name, _) = value.split_once('=').unwrap_or((value, ""));
+        let may_be = |option: &&&str| match option.strip_prefix("--") {
+            Some(_) => name.len() > 3 && option.starts_with(name),
+            None => {
+                !name.starts_with("--")
+                    && option.strip_prefix('-').is_some_and(|letters| {
+                        name.strip_prefix('-').is_some_and(|given| given.contains(letters))
+                    })
+            }
+        };
+        options.iter().find(may_be).is_some()
+    };
+    let is_git_running = |value: &str| program == "git" && GIT_RUNS.contains(&value);
+    arguments
+        .iter()
+        .filter_map(|word| word.value.as_deref())
+        .any(|value| is_one(value) || is_git_running(value))
 }

@@ -97,6 +97,7 @@ impl Wrapper {
     /// The words behind the options, and the value of `-I`; nothing, if an option is not known.
     pub(super) fn past_options<'a>(&self, mut words: &'a [Word]) -> Option<(&'a [Word], Option<String>)> {
         let mut replaced = None;
+        let mut appends = false;
         while let [first, rest @ ..] = words {
             let Some(value) = first.value.as_deref() else {
                 // Where the command begins, it is for the command to say that it is not known.
@@ -105,16 +106,22 @@ impl Wrapper {
             if value == "--" {
                 return Some((rest, replaced));
             } else if let Some(option) = value.strip_prefix("--") {
+                appends |= self.name == "xargs" && option.starts_with("max-") && !option.starts_with("max-p");
                 replaced = self.long_option(option)?.or(replaced);
                 words = rest;
             } else if value == "-" && self.name == "env" {
                 words = rest;
             } else if let Some(letters) = value.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                appends |= self.name == "xargs" && letters.contains(['n', 'L']);
                 let (given, rest) = self.letters(letters, rest)?;
                 replaced = given.or(replaced);
                 words = rest;
             } else {
-                return Some((words, replaced));
+                break;
+            }
+            // Of `-I` and what appends words, the later one counts.
+            if appends && replaced.is_some() {
+                return None;
             }
         }
         Some((words, replaced))

@@ -12,6 +12,8 @@ pub(super) struct Reader<'t, 'o> {
     pub(super) within: String,
     /// Whether what is read now runs for sure, in this shell: a function defined here is one from here on.
     pub(super) surely: bool,
+    /// Whether a shell reads it that may be less than bash.
+    pub(super) is_sh: bool,
     /// The function that the command just read defines.
     pub(super) defined: Option<String>,
     pub(super) out: &'o mut Out,
@@ -45,6 +47,7 @@ impl<'t, 'o> Reader<'t, 'o> {
             pending: Vec::new(),
             within: within.to_owned(),
             surely: within.is_empty(),
+            is_sh: false,
             defined: None,
             out,
         }
@@ -63,6 +66,11 @@ impl<'t, 'o> Reader<'t, 'o> {
             Some(here) => unread(format!("the here-document {:?} does not end", here.end)),
             None => Ok(()),
         }
+    }
+
+    /// Refuses what bash alone reads as it does.
+    pub(super) fn bash_only(&self, what: &str) -> Read<()> {
+        if self.is_sh { unread(format!("{what}, which not every sh knows")) } else { Ok(()) }
     }
 
     pub(super) fn peek(&self) -> Option<u8> {
@@ -196,7 +204,7 @@ impl<'t, 'o> Reader<'t, 'o> {
                 Some(b'\n') => true,
                 _other => false,
             };
-            if let Some(name) = defined.filter(|_| alone && self.surely) {
+            if let Some(name) = defined.filter(|_| alone && self.surely && !self.out.unsets) {
                 self.out.functions.insert(name);
             }
             if !goes_on && !self.at_end(end) {
@@ -233,9 +241,11 @@ impl<'t, 'o> Reader<'t, 'o> {
 
     /// Reads another text, which is no part of this one, as commands.
     pub(super) fn apart(&mut self, text: &str, place: &str) -> Read<()> {
+        let is_sh = self.is_sh;
         self.out.enter()?;
         let mut reader = Reader::new(text, place, self.out);
         reader.surely = false;
+        reader.is_sh = is_sh;
         reader.script()?;
         self.out.leave();
         Ok(())
@@ -287,7 +297,7 @@ impl<'t, 'o> Reader<'t, 'o> {
     fn is_timed(&self) -> bool {
         let rest = self.text.get(self.at + self.reserved().len()..).unwrap_or_default();
         let next = rest.trim_start_matches([' ', '\t']);
-        self.reserved() == "time" && (!next.starts_with('-') || next.starts_with("-p "))
+        !self.is_sh && self.reserved() == "time" && (!next.starts_with('-') || next.starts_with("-p "))
     }
 
     fn command(&mut self) -> Read<()> {

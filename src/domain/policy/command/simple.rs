@@ -1,6 +1,6 @@
 //! Reads a simple command: assignments, words, redirections.
 
-use super::{Read, Word, names, reader::Reader, through::Command, unread, word::Style};
+use super::{Read, SHOWN, Word, names, reader::Reader, through::Command, unread, word::Style};
 
 /// Longer ones first.
 const OPERATORS: [&str; 12] = ["<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">|", ">&", ">", "&>>", "&>"];
@@ -70,8 +70,12 @@ impl Reader<'_, '_> {
             return Ok(false);
         }
         let name = rest.get(..length).unwrap_or_default().to_owned();
+        if !behind.starts_with('=') {
+            self.bash_only("an assignment to a part")?;
+        }
         self.at += length;
         if self.take("[") {
+            self.out.has_lists = true;
             self.arithmetic(b']', "a subscript")?;
             if !self.take("]") || !(self.starts("=") || self.starts("+=")) {
                 return self.unexpected("\"=\"");
@@ -80,6 +84,8 @@ impl Reader<'_, '_> {
         self.take("+");
         self.at += 1;
         if self.take("(") {
+            self.bash_only("a list")?;
+            self.out.has_lists = true;
             self.array()?;
         } else if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')'))
             && !self.starts("\\\n")
@@ -115,7 +121,7 @@ impl Reader<'_, '_> {
                 break;
             }
         }
-        if command.reaches.is_empty() {
+        if command.reaches.is_empty() && command.sets.is_empty() {
             return Ok(());
         }
         command.text = self.since(start).trim_end().to_owned();
@@ -139,6 +145,9 @@ impl Reader<'_, '_> {
         if behind.starts_with("<(") || behind.starts_with(">(") {
             return if before == 0 { Ok(false) } else { unread("a number before a process substitution") };
         }
+        if behind.starts_with("&>") {
+            self.bash_only("&>")?;
+        }
         self.at += before;
         let Some(operator) = OPERATORS.iter().copied().find(|operator| self.take(operator)) else {
             return self.unexpected("a redirection");
@@ -156,6 +165,10 @@ impl Reader<'_, '_> {
     }
 }
 
+fn short(text: &str) -> &str {
+    text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
 /// What a redirection does beyond the command, if anything.
 fn reached(operator: &str, target: &Word) -> Option<String> {
     let value = target.value.as_deref();
@@ -168,16 +181,16 @@ fn reached(operator: &str, target: &Word) -> Option<String> {
         "<&" | ">&" if value.is_some_and(is_number) => None,
         "<" | "<&" => match value {
             Some(path) if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") => {
-                Some(format!("connects to {}", target.text))
+                Some(format!("connects to {}", short(&target.text)))
             }
             Some(_) => None,
             None if target.text.starts_with("<(") => None,
-            None => Some(format!("reads {}, which is known only when it runs", target.text)),
+            None => Some(format!("reads {}, which is known only when it runs", short(&target.text))),
         },
         _writes => match value {
             Some(path) if NO_FILES.contains(&path) => None,
             None if target.text.starts_with(">(") => None,
-            Some(_) | None => Some(format!("writes to {}", target.text)),
+            Some(_) | None => Some(format!("writes to {}", short(&target.text))),
         },
     }
 }

@@ -3,7 +3,8 @@
 use super::{
     Part, Read, Sight, Word, names,
     reader::Reader,
-    wrapper::{self, Inner, Runs},
+    unread,
+    wrapper::{self, How, Inner, Runs},
 };
 
 /// A command whose words are read.
@@ -17,6 +18,11 @@ pub(super) struct Command {
     /// Whether a program starts it, so that it is no function.
     pub(super) is_outside: bool,
 }
+
+/// Redirections and assignments that a command may have: each is handed to all that it runs.
+const MAX_CARRIED: usize = 50;
+/// Bytes that the name of one may have.
+const MAX_NAME: usize = 200;
 
 /// Folders of programs that are what their names say.
 const STANDARD: [&str; 3] = ["/bin/", "/usr/bin/", "/usr/local/bin/"];
@@ -35,6 +41,11 @@ pub(in crate::domain::policy) fn base_name(program: &str) -> &str {
 impl Reader<'_, '_> {
     /// Adds the parts of a command.
     pub(super) fn emit(&mut self, mut command: Command) -> Read<()> {
+        if command.sets.len() + command.reaches.len() > MAX_CARRIED
+            || command.sets.iter().any(|name| name.len() > MAX_NAME)
+        {
+            return unread("too many redirections and assignments, or too long ones");
+        }
         let altering =
             command.sets.iter().find(|name| names::alters(name)).map(|name| names::why_it_alters(name));
         let Some(name) = command.words.first() else {
@@ -44,26 +55,40 @@ impl Reader<'_, '_> {
             return if says_something { self.add(command, sight) } else { Ok(()) };
         };
         command.sets.retain(|name| !names::is_harmless(name));
+        let is_bare = !command.is_outside && name.value.as_ref() == Some(&name.text);
         let Some(program) = name.value.clone() else {
             let is_pattern = name.text.contains(['*', '?', '[', '~', ',']) && !name.text.contains(['$', '`']);
             let why =
                 if is_pattern { "a pattern names what runs" } else { "what runs is known only when it runs" };
             return self.add(command, Sight::Hidden(why.to_owned()));
         };
-        if !command.is_outside && self.out.functions.contains(&program) {
+        let is_function = !command.is_outside && self.out.functions.contains(&program);
+        // What is set for a function is set for all that it runs.
+        if is_function && command.sets.is_empty() {
             command.words.clear();
-            command.sets.clear();
             return if command.reaches.is_empty() { Ok(()) } else { self.add(command, Sight::Clear) };
         }
         if program == "local" || program == "readonly" {
             command.sets.retain(|name| !names::stays_in_the_shell(name));
         }
         if program == "unset" {
-            self.out.functions.clear();
+            self.out.unsets = true;
         }
         let name = base_name(&program);
-        let runs = wrapper::look(name, command.words.get(1..).unwrap_or_default());
-        let sight = match altering.or_else(|| names::runs_more(name)) {
+        let makes_lists = match name {
+            "read" | "mapfile" | "readarray" => true,
+            name if names::DECLARING.contains(&name) => command
+                .words
+                .iter()
+                .skip(1)
+                .any(|word| !word.text.starts_with(|c: char| c.is_ascii_alphabetic())),
+            _other => false,
+        };
+        self.out.has_lists |= makes_lists;
+        let arguments = command.words.get(1..).unwrap_or_default();
+        let how = How { is_bare, is_sh: self.is_sh, has_lists: self.out.has_lists };
+        let runs = wrapper::look(name, arguments, how);
+        let sight = match altering.or_else(|| names::runs_more(name, arguments)) {
             Some(why) => Sight::Opaque(why),
             None => Sight::Clear,
         };
@@ -107,16 +132,23 @@ impl Reader<'_, '_> {
                 }
                 Inner::Here(text) => {
                     self.standing_alone(&sets, &reaches)?;
-                    self.apart(&text, &place)?;
+                    self.elsewhere(&text, &place, self.is_sh)?;
                 }
-                Inner::Shell(text) => {
+                Inner::Shell { text, is_sh } => {
                     self.standing_alone(&sets, &reaches)?;
-                    let functions = std::mem::take(&mut self.out.functions);
-                    self.apart(&text, &format!("{place} -c"))?;
-                    self.out.functions = functions;
+                    self.elsewhere(&text, &format!("{place} -c"), is_sh)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Reads a text that runs when or where other functions may be defined.
+    fn elsewhere(&mut self, text: &str, place: &str, is_sh: bool) -> Read<()> {
+        let functions = std::mem::take(&mut self.out.functions);
+        let before = std::mem::replace(&mut self.is_sh, is_sh);
+        self.apart(text, place)?;
+        (self.out.functions, self.is_sh) = (functions, before);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Programs and builtins that run what their arguments say, and what that is.
 
 use super::{
-    Word, names,
+    Word, builtins, names,
     options::{CHANGERS, WRAPPERS},
 };
 
@@ -26,13 +26,25 @@ pub(super) enum Inner {
     /// A text, by this shell.
     Here(String),
     /// A text, by another shell.
-    Shell(String),
+    Shell { text: String, is_sh: bool },
+}
+
+/// How a command is called.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// By this shell, under a name without quotes.
+    pub(super) is_bare: bool,
+    /// By a shell that may be less than bash.
+    pub(super) is_sh: bool,
+    /// Where the line makes lists.
+    pub(super) has_lists: bool,
 }
 
 /// Says what a program runs when it is called with these.
-pub(super) fn look(name: &str, arguments: &[Word]) -> Runs {
+pub(super) fn look(name: &str, arguments: &[Word], how: How) -> Runs {
     match name {
-        "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "rbash" => shell(name, arguments),
+        "sh" | "bash" | "dash" | "ash" | "rbash" => shell(name, arguments),
+        "zsh" | "ksh" | "mksh" => Runs::Unknown(format!("{name} reads lines in its own way")),
         "eval" => {
             let words = match arguments {
                 [first, rest @ ..] if first.is("--") => rest,
@@ -43,9 +55,11 @@ pub(super) fn look(name: &str, arguments: &[Word]) -> Runs {
                 None => Runs::Unknown("eval runs what is known only when it runs".to_owned()),
             }
         }
-        "trap" => trap(arguments),
+        "trap" => builtins::trap(arguments),
+        "jobs" => builtins::jobs(arguments),
+        "fc" => Runs::Unknown("it runs earlier lines".to_owned()),
         "source" | "." => Runs::Unknown("it runs what a file says".to_owned()),
-        "find" => find(arguments),
+        "find" => find(arguments, how),
         "watch" => watch(arguments),
         "busybox" | "toybox" => match arguments {
             [] => Runs::Itself,
@@ -57,10 +71,10 @@ pub(super) fn look(name: &str, arguments: &[Word]) -> Runs {
         "alias" | "enable" | "hash" | "bind" | "complete" | "compgen" if !arguments.is_empty() => {
             Runs::Unknown(format!("{name} changes what later words mean"))
         }
-        "set" | "shopt" => settings(name, arguments),
+        "set" | "shopt" => builtins::settings(name, arguments),
         "let" => Runs::Unknown(names::EVALUATES.to_owned()),
         "command" if arguments.first().is_some_and(|word| word.is("-v") || word.is("-V")) => Runs::Itself,
-        _other => match assigning(name, arguments) {
+        _other => match builtins::assigning(name, arguments, how) {
             Some(why) => Runs::Unknown(why),
             None => wrapped(name, arguments),
         },
@@ -82,7 +96,8 @@ fn wrapped(name: &str, arguments: &[Word]) -> Runs {
         while let [first, behind @ ..] = rest
             && let Some((name, _)) = first.value.as_ref().unwrap_or(&first.text).split_once('=')
         {
-            if !names::is_name(name) {
+            // What is not known may be several words.
+            if first.value.is_none() || !names::is_name(name) {
                 return odd();
             }
             sets.push(name.to_owned());
@@ -124,7 +139,7 @@ fn is_split(value: &str) -> bool {
     value.starts_with("-S") || value.starts_with("--split-string")
 }
 
-/// The arguments of `env` with the line split that comes first, if it is plain.
+/// The arguments of `env` with the line split that comes first, if it is plain and the only one.
 fn split(arguments: &[Word]) -> Option<Vec<Word>> {
     let (first, mut rest) = arguments.split_first()?;
     let value = first.value.as_deref()?;
@@ -137,7 +152,10 @@ fn split(arguments: &[Word]) -> Option<Vec<Word>> {
         joined
     };
     let is_plain = !line.contains(['\'', '"', '\\', '$', '#']);
-    is_plain.then(|| line.split_whitespace().map(Word::literal).chain(rest.iter().cloned()).collect())
+    let words = line.split_ascii_whitespace().map(Word::literal).chain(rest.iter().cloned());
+    let words: Vec<Word> = words.collect();
+    let splits_again = words.iter().any(|word| word.value.as_deref().is_some_and(is_split));
+    (is_plain && !splits_again).then_some(words)
 }
 
 /// Words with blanks between, if all are known.
@@ -154,7 +172,7 @@ fn shell(name: &str, arguments: &[Word]) -> Runs {
         let Some(value) = word.value.as_deref() else { return unknown("what is known only when it runs") };
         let Some(letters) = value.strip_prefix(['-', '+']).filter(|letters| !letters.is_empty()) else {
             return if is_text {
-                Runs::Only(vec![Inner::Shell(value.to_owned())])
+                Runs::Only(vec![Inner::Shell { text: value.to_owned(), is_sh: !name.ends_with("bash") }])
             } else {
                 Runs::More(format!("{name} runs what a file says"))
             };
@@ -176,21 +194,13 @@ fn shell(name: &str, arguments: &[Word]) -> Runs {
     unknown("what it reads")
 }
 
-fn trap(arguments: &[Word]) -> Runs {
-    match arguments {
-        [] | [_] => Runs::Itself,
-        [first, ..] => match first.value.as_deref() {
-            None => Runs::Unknown("trap runs what is known only when it runs".to_owned()),
-            Some("--") => Runs::Unknown("an option of trap that is not known".to_owned()),
-            Some(value) if value.is_empty() || value.starts_with('-') => Runs::Itself,
-            Some(value) => Runs::Only(vec![Inner::Here(value.to_owned())]),
-        },
-    }
-}
-
-fn find(arguments: &[Word]) -> Runs {
+fn find(arguments: &[Word], how: How) -> Runs {
     const RUNNING: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
-    if arguments.iter().any(|word| word.value.is_none() && !is_one_path(word)) {
+    let starts_expression =
+        |word: &Word| word.value.as_deref().is_some_and(|value| value.starts_with(['-', '(', '!']));
+    let starts = arguments.iter().position(starts_expression).unwrap_or(arguments.len());
+    let is_start = |place: usize, word: &Word| how.is_bare && place < starts && is_path(word);
+    if arguments.iter().enumerate().any(|(place, word)| word.value.is_none() && !is_start(place, word)) {
         return Runs::Unknown("find may run what is known only when it runs".to_owned());
     }
     let mut inner = Vec::new();
@@ -215,12 +225,13 @@ fn find(arguments: &[Word]) -> Runs {
 }
 
 /// Whether a word that is not known can only be paths: it begins with a part of one.
-fn is_one_path(word: &Word) -> bool {
-    word.text.starts_with(['/', '.', '~', '*']) && !word.text.contains(['$', '`'])
+fn is_path(word: &Word) -> bool {
+    let begins = ["/", "./", "../", "~/"].iter().any(|begin| word.text.starts_with(begin));
+    begins && !word.text.contains(['$', '`'])
 }
 
 fn watch(arguments: &[Word]) -> Runs {
-    const LETTERS: &str = "dtbegcx";
+    const LETTERS: &str = "dtbegc";
     let mut rest = arguments;
     while let [first, behind @ ..] = rest
         && let Some(letters) = first.value.as_deref().and_then(|value| value.strip_prefix('-'))
@@ -233,65 +244,15 @@ fn watch(arguments: &[Word]) -> Runs {
             rest = behind;
             continue;
         };
-        rest = if valued.is_empty() { behind.get(1..).unwrap_or_default() } else { behind };
+        rest = match behind {
+            [seconds, behind @ ..] if valued.is_empty() && seconds.value.is_some() => behind,
+            behind if !valued.is_empty() => behind,
+            _other => return Runs::Unknown("watch runs what is known only when it runs".to_owned()),
+        };
     }
     match joined(rest) {
-        Some(text) if !rest.is_empty() => Runs::Only(vec![Inner::Shell(text)]),
+        Some(text) if !rest.is_empty() => Runs::Only(vec![Inner::Shell { text, is_sh: true }]),
         Some(_) => Runs::Itself,
         None => Runs::Unknown("watch runs what is known only when it runs".to_owned()),
     }
-}
-
-fn settings(name: &str, arguments: &[Word]) -> Runs {
-    const PLAIN: [&str; 8] =
-        ["pipefail", "errexit", "nounset", "xtrace", "nullglob", "globstar", "dotglob", "failglob"];
-    for word in arguments {
-        match word.value.as_deref() {
-            Some("--") if name == "set" => break,
-            Some(value) if PLAIN.contains(&value) => {}
-            Some(value)
-                if value.strip_prefix(['-', '+']).is_some_and(|letters| {
-                    let known = if name == "set" { "euxvfCbo" } else { "suqp" };
-                    !letters.is_empty() && letters.chars().all(|letter| known.contains(letter))
-                }) => {}
-            Some(_) | None => return Runs::Unknown(format!("{name} changes how later words are read")),
-        }
-    }
-    Runs::Itself
-}
-
-/// Why nothing is known of a builtin that sets variables by name: the name may be an expression, or one that alters.
-fn assigning(name: &str, arguments: &[Word]) -> Option<String> {
-    let declares = names::DECLARING.contains(&name);
-    let is_naming = match name {
-        "read" | "mapfile" | "readarray" | "getopts" | "unset" => true,
-        "printf" | "wait" => arguments.first().is_some_and(|word| {
-            word.value.as_ref().map_or_else(
-                || word.text.trim_start_matches('"').starts_with(['$', '`']),
-                |value| value.starts_with("-v") || value.starts_with("-p"),
-            )
-        }),
-        "test" | "[" => arguments.iter().any(|word| word.is("-v") || word.is("-R")),
-        _other => declares,
-    };
-    if !is_naming {
-        return None;
-    }
-    arguments.iter().find_map(|word| {
-        let text = word.value.as_ref().unwrap_or(&word.text);
-        let (target, is_assigned) =
-            text.split_once('=').map_or((text.as_str(), false), |(name, _)| (name, true));
-        let target = target.trim_end_matches('+');
-        let evaluates = match target.strip_prefix('-') {
-            Some(letters) if declares => letters.contains(['i', 'n']),
-            Some(letters) => name != "unset" && letters.contains('C'),
-            None => target.contains(['[', '$', '`']) && !word.is("[") && !word.is("]"),
-        };
-        let unknown = word.value.is_none() && !(declares && is_assigned && names::is_name(target));
-        if evaluates || unknown {
-            Some(names::EVALUATES.to_owned())
-        } else {
-            names::alters(target).then(|| names::why_it_alters(target))
-        }
-    })
 }

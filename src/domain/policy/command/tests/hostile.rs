@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{
-    super::{MAX_LENGTH, Sight, split},
+    super::{MAX_LENGTH, Sight, is_plain, split},
     *,
 };
 
@@ -49,6 +49,27 @@ fn a_line_that_is_too_long_or_too_deep_is_not_read() {
             let line = line.get(..MAX_LENGTH).unwrap_or(&line);
             assert!(is_unread(line) || flat.contains(&open), "{open}");
         }
+    }
+}
+
+#[test]
+fn what_is_handed_to_many_commands_is_bounded() {
+    assert!(is_unread(&format!("find . {} {}", "-exec a ';' ".repeat(900), ">a ".repeat(15_000))));
+    assert!(is_unread(&format!("{}a", "x=1 ".repeat(100))));
+    assert!(is_unread(&format!("{}=1 a", "x".repeat(1_000))));
+    let line = format!("env {}'cat a'", "-S ".repeat(20_000));
+    assert!(matches!(split(&line)[0].sight, Sight::Hidden(_)));
+}
+
+#[test]
+fn a_line_that_sh_reads_in_another_way_is_not_plain() {
+    for line in ["cat a | grep b > c", "f() { cat a; }; f", "for x in 1 2; do echo \"$x\"; done"] {
+        assert!(is_plain(line), "{line}");
+    }
+    for line in
+        ["echo $'a'", "cat a &> b", "[[ a ]]", "a=(1)", "x+=1", "coproc cat a", "function f { cat a; }"]
+    {
+        assert!(!is_plain(line), "{line}");
     }
 }
 
