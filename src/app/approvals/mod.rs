@@ -209,7 +209,7 @@ impl Found {
         if spec.isolate.is_none() {
             return Some(PathBuf::from(&*spec.workspace));
         }
-        Some(workspaces.isolation()?.find(self.run.id()).await?.path)
+        workspaces.isolation()?.find(self.run.id()).await
     }
 
     /// Whether this answer is of record already. Nothing, if none is.
