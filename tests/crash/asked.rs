@@ -59,7 +59,7 @@ fn drive(killed_at: Option<(&str, usize)>) -> (Record, bool) {
             let record = Record::of(&house, STATE);
             assert_eq!(left_in(&house), ["b.txt"]);
             assert_eq!(fs::read_to_string(house.path("work/b.txt")).unwrap(), "b\n");
-            let witness = fs::read_to_string(house.path("witness")).unwrap_or_default();
+            let witness = fs::read_to_string(house.path("outside/witness")).unwrap_or_default();
             let seen = witness.lines().count();
             let in_doubt = record.in_doubt.contains("append");
             assert!(seen == 1 || seen == 0 && in_doubt, "{killed_at:?}: {seen} times, in doubt: {in_doubt}");
@@ -75,7 +75,7 @@ fn asks(house: &House) -> Value {
     let call =
         |id: &str, name: &str, arguments: Value| json!({"id": id, "name": name, "arguments": arguments});
     let write = call("write", "write", json!({"path": "b.txt", "content": "b\n"}));
-    let append = call("append", "bash", json!({"command": "echo edits >> ../witness"}));
+    let append = call("append", "bash", json!({"command": "echo edits >> ../outside/witness"}));
     let list = call("list", "bash", json!({"command": "ls"}));
     task(house, "asks", json!([{"calls": [write, append]}, {"calls": [list]}, {"text": "ready"}]))
 }

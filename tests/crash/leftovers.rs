@@ -48,7 +48,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 fn what_has_escaped_from_a_dead_herder_and_its_dead_guard_ends_at_the_next_start() {
     let escapes = "setsid sh -c 'trap : TERM; while :; do sleep 240; done' & (setsid sleep 240 &); sleep 240 & \
-                   echo $PPID > ../guard; wait";
+                   echo $PPID > ../outside/guard; wait";
     let house = house_with(escapes);
     let mut herder = house.command(&BATCH).spawn().unwrap();
     until("the command's processes are of record", || {
@@ -58,7 +58,7 @@ fn what_has_escaped_from_a_dead_herder_and_its_dead_guard_ends_at_the_next_start
                 .out
                 .contains("command_group")
     });
-    let guard = || fs::read_to_string(house.path("guard")).unwrap_or_default();
+    let guard = || fs::read_to_string(house.path("outside/guard")).unwrap_or_default();
     until("the command has begun", || guard().ends_with('\n'));
     let guard = guard().trim().parse().ok().and_then(Pid::from_raw).unwrap();
     // Stopped, it does not see herder go, and so ends nothing.
@@ -79,9 +79,9 @@ fn what_has_escaped_from_a_dead_herder_and_its_dead_guard_ends_at_the_next_start
 
 #[test]
 fn a_guard_that_has_not_noticed_is_ended_with_its_command() {
-    let house = house_with("echo $PPID > ../guard; sleep 240");
+    let house = house_with("echo $PPID > ../outside/guard; sleep 240");
     let mut herder = house.command(&BATCH).spawn().unwrap();
-    let guard = || fs::read_to_string(house.path("guard")).unwrap_or_default();
+    let guard = || fs::read_to_string(house.path("outside/guard")).unwrap_or_default();
     until("the command has begun", || guard().ends_with('\n'));
     until("its processes are of record", || {
         house

@@ -46,7 +46,7 @@ const OFTEN: &[Point] = &[
 const CONFIG: &str = r#"
 [command_tools.note]
 description = "Notes that it was called."
-command = ["sh", "-c", "echo note $HERDER_TASK_ID $HERDER_IDEMPOTENCY_KEY >> ../witness"]
+command = ["sh", "-c", "echo note $HERDER_TASK_ID $HERDER_IDEMPOTENCY_KEY >> ../outside/witness"]
 schema = { type = "object", properties = {}, additionalProperties = false }
 "#;
 
@@ -87,6 +87,8 @@ fn nothing_is_lost_or_done_twice_however_often_herder_is_killed() {
             deaths += 1;
         } else if results(&house) == tasks {
             break status;
+        } else {
+            assert_eq!(status.code(), Some(1), "what is left waits for people");
         }
         // What was asked so far is decided between two lives.
         let _ = house.command(&["approve", "--all", "--state", "../out.jsonl.state"]).status().unwrap();
@@ -138,7 +140,7 @@ fn check_files(house: &House, tasks: usize, given_up: &BTreeSet<&str>) {
 
 /// What cannot be told from outside is done once, or at most once if nobody knows.
 fn check_witness(house: &House, tasks: usize, record: &Record, given_up: &BTreeSet<&str>) {
-    let witness = fs::read_to_string(house.path("witness")).unwrap();
+    let witness = fs::read_to_string(house.path("outside/witness")).unwrap();
     let keys: BTreeSet<&str> = witness.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     let notes = witness.lines().filter(|line| line.starts_with("note ")).count();
     assert_eq!(keys.len(), notes, "a key is used twice");
@@ -178,7 +180,7 @@ fn work(house: &House, number: usize) -> Value {
     let path = format!("shared-{}.txt", number % FILES);
     let mut changes = vec![
         ("edit", json!({"path": path, "old_text": format!("{id} open"), "new_text": format!("{id} done")})),
-        ("bash", json!({"command": format!("echo bash {id} >> ../witness")})),
+        ("bash", json!({"command": format!("echo bash {id} >> ../outside/witness")})),
         ("note", json!({})),
         ("write", json!({"path": format!("own-{id}.txt"), "content": id})),
     ];

@@ -18,7 +18,7 @@ use crate::{
 const CONFIG: &str = r#"
 [command_tools.note]
 description = "Notes that it was called."
-command = ["sh", "-c", "echo note $HERDER_IDEMPOTENCY_KEY >> ../witness"]
+command = ["sh", "-c", "echo note $HERDER_IDEMPOTENCY_KEY >> ../outside/witness"]
 schema = { type = "object", properties = {}, additionalProperties = false }
 
 [models.first]
@@ -50,7 +50,9 @@ pub(crate) static UNDISTURBED: LazyLock<Record> = LazyLock::new(|| {
 
 /// With commands that reach the witness, which lies outside of the workspace.
 pub(crate) fn reaching_out(config: &str, house: &House) -> String {
-    format!("{config}\n[confine]\nwrite_roots = [{:?}]\n", house.path(""))
+    let outside = house.path("outside");
+    fs::create_dir_all(&outside).unwrap();
+    format!("{config}\n[confine]\nwrite_roots = [{outside:?}]\n")
 }
 
 impl Work {
@@ -107,7 +109,7 @@ impl Work {
         let mode = fs::metadata(self.house.path("work/a.txt")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640, "{how}");
         assert_eq!(left_in(&self.house), ["a.txt", "b.txt", "fixed.txt"], "{how}");
-        let witness = text("witness");
+        let witness = text("outside/witness");
         for (word, call) in [("edits", "append"), ("note", "note")] {
             let seen = witness.lines().filter(|line| line.starts_with(word)).count();
             let in_doubt = record.in_doubt.contains(call);
@@ -149,7 +151,7 @@ fn tasks(house: &House) -> Vec<Value> {
     let task = |id: &str, script: Value| process::task(house, id, script);
     let read = |id: &str| json!({"calls": [call(id, "read", json!({"path": "fixed.txt"}))]});
     let edit = call("edit", "edit", json!({"path": "a.txt", "old_text": "one", "new_text": "ONE"}));
-    let append = call("append", "bash", json!({"command": "echo edits >> ../witness"}));
+    let append = call("append", "bash", json!({"command": "echo edits >> ../outside/witness"}));
     let write = call("write", "write", json!({"path": "b.txt", "content": "b\n"}));
     let again = json!({"fault": {"status": 503, "retry_after_s": 0}});
     let limited = task("limited", json!([read("r1"), read("r2"), read("r3")]));

@@ -248,7 +248,7 @@ fn a_model_is_told_of_the_bounds_and_only_if_there_are_some() {
         told(&scene).strip_prefix(&open),
         Some(
             " Files can be changed only in the workspace and in $TMPDIR (not in /tmp itself), /cache; elsewhere permission \
-             is denied. There is no network."
+             is denied, so git cannot commit in a worktree. There is no network."
         )
     );
 }
