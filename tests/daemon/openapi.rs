@@ -232,6 +232,9 @@ async fn a_request_that_is_not_right_is_told_what_would_be() {
     let table: &[Bad<'_>] = &[
         (400, BadRequest, "GET", "/v1/runs?limit=0", json, "", "limit: want 1 to 1000"),
         (400, BadRequest, "GET", "/v1/runs?limit=many", json, "", "limit: "),
+        (400, BadRequest, "GET", "/v1/runs?limit=", json, "", "limit: "),
+        (400, BadRequest, "GET", "/v1/audit?limit=", json, "", "limit: "),
+        (400, BadRequest, "GET", "/v1/approvals?limit=", json, "", "limit: "),
         (400, BadRequest, "GET", "/v1/runs?limits=1", json, "", "expected one of `state`"),
         (400, BadRequest, "GET", "/v1/runs?state=gone", json, "", "want some of queued, running"),
         (400, BadRequest, "GET", "/v1/runs?outcome=fine", json, "", "want one of done, budget"),

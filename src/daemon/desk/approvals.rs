@@ -48,6 +48,7 @@ pub struct ApprovalQuery {
     pub since: Option<String>,
     /// Those of at most so many runs, the newest.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(deserialize_with = "super::given")]
     pub limit: Option<usize>,
     /// Only those of runs before this one: its id, as `next` of the page after.
     #[param(format = "uuid")]

@@ -35,6 +35,7 @@ pub struct AuditQuery {
     pub target: Option<String>,
     /// At most so many, the newest.
     #[param(minimum = 1, maximum = 10000)]
+    #[serde(deserialize_with = "super::given")]
     pub limit: Option<usize>,
 }
 

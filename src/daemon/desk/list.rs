@@ -55,6 +55,7 @@ pub struct RunQuery {
     pub until: Option<String>,
     /// At most so many, the newest.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(deserialize_with = "super::given")]
     pub limit: Option<usize>,
     /// Only those before this run: its id, as `next` of the page after.
     #[param(format = "uuid")]

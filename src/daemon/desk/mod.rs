@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Deserializer};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -388,4 +389,9 @@ impl From<StoreError> for ApiError {
             }
         }
     }
+}
+
+/// A parameter that is a number if it is there at all: left empty it is none, and not as if it were absent.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
