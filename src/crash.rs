@@ -1,4 +1,4 @@
-//! Places where a test has this process killed: as good as a loss of power, at a place of its choice.
+//! Places where a test has this process killed: as by `kill -9`, at a place of its choice.
 //!
 //! There is one before and after everything that changes the log or the world. `FAILPOINTS` says which of them kills, and
 //! at which time it is reached: `append.before=2*off->return` at the third. In a build without the feature `failpoints` of

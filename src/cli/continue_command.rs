@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Context, Exit, UsageError, asking, run::task_text, submit};
+use super::{
+    Context, Exit, UsageError, asking,
+    run::task_text,
+    submit::{self, StayArgs},
+};
 use crate::{
     app::input,
     daemon::{client::Route, wire::Continue},
@@ -40,15 +44,8 @@ pub struct ContinueArgs {
     /// Said twice with one key, it is taken on once
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// Return when the new run has ended
-    #[arg(long)]
-    pub wait: bool,
-    /// Show what happens until the new run has ended
-    #[arg(long, short)]
-    pub follow: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub stay: StayArgs,
     /// Replay the model's replies from this file, a JSON list
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
@@ -71,7 +68,7 @@ pub(crate) async fn main(args: ContinueArgs, context: Context) -> anyhow::Result
     let body = serde_json::to_vec(&next)?;
     let submitted =
         asking::submit(&client, &route, "application/json", Some(&key), || body.clone().into()).await?;
-    submit::stay(&client, &submitted, args.wait, args.follow, args.json).await
+    submit::stay(&client, &submitted, args.stay).await
 }
 
 /// So many more turns, as `20` or `+20`.

@@ -49,6 +49,19 @@ pub struct SubmitArgs {
     /// Submitted twice with one key, the task is taken on once
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    #[command(flatten)]
+    pub stay: StayArgs,
+    /// Replay the model's replies from this file, a JSON list
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub task: TaskArgs,
+}
+
+/// Whether to stay with a run that was submitted, and what is told of it.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct StayArgs {
     /// Return when the run has ended
     #[arg(long)]
     pub wait: bool,
@@ -58,12 +71,6 @@ pub struct SubmitArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Replay the model's replies from this file, a JSON list
-    #[arg(long, value_name = "FILE")]
-    pub script: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub task: TaskArgs,
 }
 
 /// Runs the command.
@@ -78,16 +85,14 @@ pub(crate) async fn main(args: SubmitArgs, context: Context) -> anyhow::Result<E
     let route = Route::to(["v1", "runs"]);
     let submitted =
         asking::submit(&client, &route, "application/json", Some(&key), || body.clone().into()).await?;
-    stay(&client, &submitted, args.wait, args.follow, args.json).await
+    stay(&client, &submitted, args.stay).await
 }
 
 /// Says what was submitted, and stays with its run to the end if that is wanted.
 pub(super) async fn stay(
     client: &Client,
     submitted: &Submitted,
-    wait: bool,
-    follow: bool,
-    json: bool,
+    StayArgs { wait, follow, json }: StayArgs,
 ) -> anyhow::Result<Exit> {
     // Whoever has read the id may leave at once.
     let stays = wait || follow;
