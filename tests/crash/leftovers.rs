@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::process::ExitStatusExt as _,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -26,6 +27,9 @@ use crate::{
     record::{Record, STATE},
     work::reaching_out,
 };
+
+/// Points of a start that finds what an earlier one has left running.
+pub(crate) const POINTS: &[&str] = &["leftovers.before", "leftovers.after"];
 
 const BATCH: [&str; 8] =
     ["batch", "../in.jsonl", "-o", "../out.jsonl", "--policy", "trusted", "--durability", "process"];
@@ -96,6 +100,25 @@ fn a_guard_that_has_not_noticed_is_ended_with_its_command() {
     assert!(house.processes().len() >= 2, "{:?}", house.processes());
     house.herder(&BATCH).expect(0);
     assert_eq!(house.processes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_death_over_what_the_first_left_running_repeats_nothing() {
+    for point in POINTS {
+        let house = house_with("echo begun >> ../outside/witness; sleep 240");
+        // The command has no end of its own, so that the log can't know one.
+        for fatal in ["command_group.after", point] {
+            let mut dying = house.command(&BATCH);
+            let status = dying.env("FAILPOINTS", format!("{fatal}=return")).status().unwrap();
+            assert_eq!(status.signal(), Some(9), "{fatal} is not reached");
+            house.assert_nothing_runs();
+        }
+        house.herder(&BATCH).expect(0);
+        let record = Record::of(&house, STATE);
+        assert_eq!(record.in_doubt.len(), 1, "{point}");
+        let witness = fs::read_to_string(house.path("outside/witness")).unwrap_or_default();
+        assert!(witness.lines().count() <= 1, "{point}: {witness}");
+    }
 }
 
 #[test]
