@@ -4,6 +4,8 @@
 //! at which time it is reached: `append.before=2*off->return` at the third. In a build without the feature `failpoints` of
 //! the crate `fail`, which is every build but that of the tests, nothing of this is left, and the variable means nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fail::{FailScenario, fail_point};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -98,10 +100,19 @@ impl Edge {
     }
 }
 
+/// Whether the variable says anything: without it the places cost nothing, in benches neither.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
 /// Has `FAILPOINTS` mean something for as long as the result is kept.
 #[must_use = "nothing kills once this is dropped"]
 pub fn arm() -> Option<impl Sized> {
-    fail::has_failpoints().then(FailScenario::setup)
+    let is_armed = fail::has_failpoints() && std::env::var_os("FAILPOINTS").is_some();
+    IS_ARMED.store(is_armed, Ordering::Relaxed);
+    is_armed.then(FailScenario::setup)
+}
+
+fn is_armed() -> bool {
+    fail::has_failpoints() && IS_ARMED.load(Ordering::Relaxed)
 }
 
 /// Ends the process here, if a test says so.
@@ -111,14 +122,14 @@ pub fn point(point: Point) {
 
 /// Ends the process here, if a test says so, but first does this by halves.
 pub fn point_after(point: Point, by_halves: impl FnOnce()) {
-    if fail::has_failpoints() {
+    if is_armed() {
         reach(point.as_str(), by_halves);
     }
 }
 
 /// The places of facts: `message.before`, `message.after` and so on, by their kinds.
 pub fn facts(facts: &[Fact], edge: Edge) {
-    if fail::has_failpoints() {
+    if is_armed() {
         for fact in facts {
             reach(&format!("{}.{}", fact.event.kind(), edge.as_str()), || ());
         }

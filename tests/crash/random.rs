@@ -190,7 +190,7 @@ fn work(house: &House, number: usize) -> Value {
         .map(|(tool, arguments)| {
             let call = if tool == "bash" { "append" } else { tool };
             let call = json!({"id": format!("{call}-{id}"), "name": tool, "arguments": arguments});
-            json!({"calls": [call], "delay_ms": number % 4 * 5})
+            json!({"calls": [call], "delay_ms": number % 4 * 15})
         })
         .collect();
     script.push(json!({"text": "ready"}));

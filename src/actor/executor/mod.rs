@@ -108,7 +108,8 @@ impl Executor {
             queue.running.insert(ticket, (job.run, job.call.id.clone()));
             let span = job.span.clone();
             let work = job::run(self.services.clone(), me.clone(), ticket, job, self.cancel.clone());
-            self.jobs.spawn(work.instrument(span));
+            // It is large, and would be moved at every step of its way to where it runs.
+            self.jobs.spawn(Box::pin(work).instrument(span));
         }
         metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_WAITING).set(count(queue.schedule.waiting()));
         metrics::gauge!(crate::telemetry::metric::TOOL_CALLS_RUNNING).set(count(queue.schedule.running()));

@@ -172,6 +172,8 @@ pub(super) fn spawn(
             let _ = tokio::time::timeout(REST.1, rest.next()).await;
         }
     };
+    // It is large, and would be moved at every step of its way to where it runs.
+    let work = Box::pin(work);
     // Whoever cancels does not want to know; a provider that does not heed it is dropped.
     tokio::spawn(async move { cancel.run_until_cancelled_owned(work).await }.instrument(span));
 }

@@ -43,8 +43,9 @@ pub struct Offer {
     pub names: Arc<[Arc<str>]>,
     /// What the model is told of them.
     pub specs: Arc<[ToolSpec]>,
-    /// Reckoned when it is first asked for.
+    /// Both are reckoned when they are first asked for.
     digest: Arc<OnceLock<Arc<str>>>,
+    bytes: Arc<OnceLock<usize>>,
 }
 
 impl Offer {
@@ -64,7 +65,16 @@ impl Offer {
             .filter_map(|name| services.toolbox.get(name))
             .map(|tool| tool.spec().clone())
             .collect();
-        Self { names, specs, digest: Arc::default() }
+        Self { names, specs, digest: Arc::default(), bytes: Arc::default() }
+    }
+
+    /// Bytes of what the model is told of them, and of what stands around that.
+    pub(super) fn bytes(&self) -> usize {
+        const AROUND: usize = 64;
+        let of = |tool: &ToolSpec| {
+            tool.name.len() + tool.description.len() + tool.schema.to_string().len() + AROUND
+        };
+        *self.bytes.get_or_init(|| self.specs.iter().map(of).sum())
     }
 
     /// SHA-256 of what the model is told of them, in hex; nothing, if there are none.

@@ -19,7 +19,6 @@ use crate::{
     },
     domain::{
         budget::{Answer, Ask, MIN_TOKENS, Reservation, input_tokens},
-        call::ToolSpec,
         outcome::Limit,
         run::{Input, Run},
         task::TaskSpec,
@@ -206,11 +205,9 @@ fn ask(run: &Run, spec: &TaskSpec, model: &Model, tools: &Offer) -> Ask {
     let beside = || {
         let system = spec.system.as_ref().map_or(0, |text| text.len());
         let facts: usize = spec.facts.iter().map(|(name, fact)| name.len() + fact.len() + 8).sum();
-        let tool =
-            |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.schema.to_string().len() + 64;
         let form = spec.response_format.as_ref().and_then(|format| serde_json::to_string(format).ok());
         let form = form.map_or(0, |text| text.len());
-        system + facts + form + tools.specs.iter().map(tool).sum::<usize>()
+        system + facts + form + tools.bytes()
     };
     let costs = model.price.is_some_and(|price| !price.is_free());
     // Where nobody asks for it, it is not reckoned.
