@@ -64,6 +64,22 @@ fn age(age: Duration) -> String {
     took(Duration::from_secs(age.as_secs()))
 }
 
+/// What was asked and what became of it, on one line.
+pub(in crate::cli) fn line(approval: &ApprovalView) -> String {
+    let what = one_line(&exact(&approval.what), WHAT_WIDTH);
+    let became = match &approval.resolution {
+        None => "waits for an answer".to_owned(),
+        Some(resolved) => {
+            let command =
+                resolved.command_id.as_ref().map_or_else(String::new, |id| format!(" (command {id})"));
+            let for_run =
+                resolved.for_run.as_ref().map_or_else(String::new, |pattern| format!(", for run {pattern}"));
+            format!("{} at {}{command}{for_run}", resolution(resolved), resolved.at)
+        }
+    };
+    format!("{} {} {what}: {became}", approval.number, approval.tool)
+}
+
 fn resolution(resolved: &ResolutionView) -> String {
     let by = resolved.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     let reason = resolved.reason.as_ref().map_or_else(String::new, |said| format!(": {said}"));
@@ -89,6 +105,7 @@ pub(in crate::cli) fn whole(detail: &ApprovalDetail, paint: Paint, extent: Exten
     rows.extend(approval.expires_at.clone().map(|at| ("expires", at)));
     if let Some(resolved) = &approval.resolution {
         rows.push(("resolved", format!("{} at {}", resolution(resolved), resolved.at)));
+        rows.extend(resolved.command_id.clone().map(|command| ("command", command)));
         rows.extend(resolved.for_run.clone().map(|pattern| ("for run", pattern)));
     }
     let mut text = String::new();

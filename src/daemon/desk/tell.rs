@@ -6,7 +6,7 @@ use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
     app::{conversation::chat_completions, state::read_run},
-    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, requests},
+    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, approvals, requests},
     domain::{
         event::InputKind,
         id::{CallId, Seq},
@@ -156,6 +156,7 @@ impl Desk {
             events: state.seq().get(),
             text: record.end.as_ref().map(|end| end.text.to_string()),
             requests: requests(&log),
+            approvals: approvals(&state, &log).into_iter().map(|detail| detail.approval).collect(),
             messages: with_messages.then(|| chat_completions(spec, state.history())),
         })
     }
