@@ -13,7 +13,7 @@ use super::{
     stdout::Output,
 };
 use crate::{
-    app::approvals::find,
+    app::approvals::{find, name_of_run},
     clock::{Clock as _, SystemClock},
     daemon::{
         client::{Client, ClientError, Route},
@@ -112,8 +112,9 @@ async fn show(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
         Source::Folder(state) => {
             let found = find(&*state.store, &args.name).await;
             let found = found.map_err(|error| ClientError::Refused(error.into()))?;
+            let name = name_of_run(&*state.store, &found.run).await?;
             state.close().await;
-            shown::detail_of(&found)
+            shown::detail_of(&found, &name)
                 .ok_or_else(|| UsageError(format!("{}: there is no such approval", args.name)))?
         }
         Source::Daemon(client, _) => client.get(&Route::to(["v1", "approvals", &args.name])).await?,

@@ -36,7 +36,7 @@ pub(super) const AFTER: &str = "EXAMPLES
 
 EXIT CODES
   0  the new run is taken on; with --wait, --follow or --state: it is done
-  1  the old run has not ended; with --wait, --follow or --state: the new one ended otherwise than done
+  1  the old run has not ended; with --wait, --follow or --state: any other outcome
   2  bad usage, or an unknown run or model
   5  no daemon answers
   130, 143  ended by SIGINT or SIGTERM";

@@ -58,7 +58,7 @@ pub(super) const IMPORT_AFTER: &str = "EXAMPLES
 EXIT CODES
   0  the runs of the file are in the folder, or were
   1  a run is there already and is not the same, or cannot be written
-  2  the file is none, was changed or cut short, or is of a later version, and nothing was written; or the folder is in use
+  2  the file is none, was changed or cut short, or is of a later version; or the folder is in use
   6  a later version of herder wrote the folder";
 
 /// Flags of `herder export`.

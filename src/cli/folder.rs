@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::{
     app::{
+        approvals::name_of_run,
         conversation::chat_completions,
         isolation,
         state::{FindError, find, read_run},
@@ -102,7 +103,9 @@ pub(super) async fn approvals(
             Err(StoreError::Damaged { .. }) => continue,
             read => read?,
         };
-        asked.extend(wire::approvals(&state, &log));
+        if !state.approvals().is_empty() {
+            asked.extend(wire::approvals(&state, &name_of_run(store, &state).await?, &log));
+        }
     }
     Ok(asked)
 }
@@ -120,6 +123,7 @@ pub(super) async fn detail(
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
     let change = isolation::change(patches, record.run).await;
+    let name = name_of_run(store, &state).await?;
     Ok(RunDetail {
         run: shown(&record, &state).with_change(change.as_ref()),
         isolate: Some(spec.isolate.as_str().to_owned()),
@@ -131,7 +135,7 @@ pub(super) async fn detail(
         events: state.seq().get(),
         text: record.end.as_ref().map(|end| end.text.to_string()),
         requests: requests(&log),
-        approvals: wire::approvals(&state, &log).into_iter().map(|detail| detail.approval).collect(),
+        approvals: wire::approvals(&state, &name, &log).into_iter().map(|detail| detail.approval).collect(),
         messages: messages.then(|| chat_completions(spec, state.history())),
     })
 }

@@ -81,10 +81,10 @@ fn the_record_says_in_words_who_answered_what_and_how() {
         let shown = on_state(&place, &["show", id]).expect(0).out;
         shown.lines().find(|line| line.starts_with("approval ")).expect("a line").to_owned()
     };
-    assert!(line("a").starts_with("approval   1 bash echo done >> witness: approved by "), "{}", line("a"));
+    assert!(line("a").starts_with("approval   a.1 bash echo done >> witness: approved by "), "{}", line("a"));
     assert!(line("a").ends_with(" (command k1), for run echo"), "{}", line("a"));
     assert!(line("b").contains(": not now at ") && line("b").ends_with(" (command k2)"), "{}", line("b"));
-    assert_eq!(line("c"), "approval   1 bash echo done >> witness: waits for an answer");
+    assert_eq!(line("c"), "approval   c.1 bash echo done >> witness: waits for an answer");
 }
 
 #[test]
@@ -99,6 +99,30 @@ fn the_record_says_of_an_approval_that_expired_and_of_a_call_that_was_denied() {
     assert!(found("approval_requested").contains("; denied by itself at "), "{events}");
     assert!(found("approval_resolved").contains(" expired"), "{events}");
     assert!(found(" denied: rule 1 of policy careful").contains("secrets are kept"), "{events}");
+}
+
+#[test]
+fn names_of_approvals_are_short_and_stand_for_them_also_once_they_are_answered() {
+    let place = asked();
+    let script = json!([call("bash", json!({"command": "echo x"})), {"text": "ready"}]);
+    place.write("script.json", script.to_string());
+    for _ in 0..2 {
+        let run = ["run", "x", "--script", "script.json", "-w", "work", "--policy", "careful", "--park"];
+        on_state(&place, &run).expect(1);
+    }
+    on_state(&place, &["reject", "b.1"]).expect(0);
+    let listed = on_state(&place, &["approvals", "--all"]).expect(0).out;
+    let names: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names[..3], ["a.1", "b.1", "c.1"], "{listed}");
+    assert_eq!(names.len(), 5, "{listed}");
+    for (name, asked) in
+        names.iter().zip(on_state(&place, &["approvals", "--all", "--json"]).expect(0).json())
+    {
+        assert!(name.len() <= 25, "{name}");
+        assert_eq!(asked["name"], *name);
+        let shown = on_state(&place, &["approvals", "show", name, "--json"]).expect(0).json();
+        assert_eq!(shown[0]["id"], asked["id"], "{name}");
+    }
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Prompt {
 }
 
 fn show(found: &Found, extent: Extent) {
-    if let Some(detail) = shown::detail_of(found) {
+    if let Some(detail) = shown::detail_of(found, &found.run.id().to_string()) {
         tell(&format!("\n{}\n", shown::whole(&detail, paint(&io::stderr()), extent)));
     }
 }
