@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{
-    Context, Exit, UsageError, asking,
+    Context, Exit, UsageError,
+    args::AskArgs,
+    asking,
     run::{self, Asks, Shown, task_text},
     start::caller,
     submit::{self, StayArgs},
@@ -13,10 +15,11 @@ use super::{
 use crate::{
     app::{
         continued::{self, Continuation, ContinueError},
-        herder::Herder,
+        herder::{Herder, People},
         input,
         state::{State, find, read_run},
     },
+    config::Flag,
     daemon::{client::Route, wire::Continue},
 };
 
@@ -63,12 +66,27 @@ pub struct ContinueArgs {
     /// Replay the model's replies from this file, a JSON list
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
+    #[command(flatten)]
+    pub asks: AskArgs,
+}
+
+impl ContinueArgs {
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let mut flags = Vec::new();
+        self.asks.flags(&mut flags);
+        flags
+    }
 }
 
 /// Runs the command.
 pub(crate) async fn main(args: ContinueArgs, context: Context) -> anyhow::Result<Exit> {
     if let Some(folder) = context.state.clone() {
         return here(args, &folder, &context).await;
+    }
+    if args.asks.park || args.asks.approval_timeout.is_some() {
+        let what =
+            "--park, --approval-timeout: the daemon asks people as its own [approvals] says; leave them out";
+        return Err(UsageError(what.to_owned()).into());
     }
     let script = args.script.as_deref().map(input::read_script).transpose().map_err(UsageError)?;
     let script = script.map(serde_json::to_value).transpose()?;
@@ -114,8 +132,12 @@ async fn here(args: ContinueArgs, folder: &Path, context: &Context) -> anyhow::R
     if context.config.limits_costs() || spec.limits.max_cost_usd.is_some() {
         Herder::check_prices(&context.config, [&*spec.model])?;
     }
+    if args.asks.park {
+        let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
+        Herder::check_answers(&context.config, People::Asked, folder, workspace)?;
+    }
     let shown = Shown { json: args.stay.json, quiet: args.stay.wait && !args.stay.follow };
-    run::work(spec, folder, shown, Asks::of(shown, false, &context.config), context).await
+    run::work(spec, folder, shown, Asks::of(shown, args.asks.park, &context.config), context).await
 }
 
 /// So many more turns, as `20` or `+20`.

@@ -332,9 +332,9 @@ impl Cli {
             Command::Run(args) => args.flags(),
             Command::Batch(args) => args.flags(),
             Command::Serve(args) => args.flags(),
+            Command::Continue(args) => args.flags(),
             // A task that goes to the daemon has the daemon's defaults: its flags go with it.
             Command::Submit(_)
-            | Command::Continue(_)
             | Command::Ls(_)
             | Command::Show(_)
             | Command::Diff(_)

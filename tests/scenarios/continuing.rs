@@ -28,6 +28,8 @@ fn a_run_of_a_folder_is_gone_on_from_in_that_folder() {
     let messages = ["show", run["id"].as_str().unwrap(), "--messages", "--state", STATE];
     let said = place.herder(&messages).expect(0).out;
     assert!(said.contains("first words") && said.contains("Now the rest."), "{said}");
+    let parked = place.herder(&[&go_on[..], &["--policy", "careful", "--park"]].concat()).expect(1).err;
+    assert!(parked.contains("`herder approvals --state out.jsonl.state` says what it waits for"), "{parked}");
     // The batch is what it was.
     place.herder(&batch).expect(0);
     assert_eq!(place.read("out.jsonl").lines().count(), 1);
