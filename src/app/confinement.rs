@@ -28,12 +28,32 @@ pub(super) const fn network(network: config::Network) -> Network {
     }
 }
 
-/// What a person should know before commands run, in one line; nothing if no command could.
-pub(super) fn warning(config: &Config, toolbox: &Toolbox, policy: &Policy) -> Option<String> {
+/// What a person should know before commands run, a line each; nothing if no command could.
+pub(super) fn warnings(config: &Config, toolbox: &Toolbox, policy: &Policy) -> Vec<String> {
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
     let could_run = commands.any(|(name, effect)| policy.could_allow(name, effect) != Verdict::Deny);
-    could_run.then(|| gaps(config, confine::support())).flatten()
+    if !could_run {
+        return Vec::new();
+    }
+    gaps(config, confine::support()).into_iter().chain(missing_roots(config)).collect()
+}
+
+/// Which folders that commands are to write to are not there.
+fn missing_roots(config: &Config) -> Option<String> {
+    if config.confine.files == ConfineFiles::Off {
+        return None;
+    }
+    let roots = config.write_roots();
+    let missing: Vec<_> =
+        roots.iter().filter(|root| !root.exists()).map(|root| root.display().to_string()).collect();
+    (!missing.is_empty()).then(|| {
+        let (them, there) = if missing.len() == 1 { ("it does", "it is") } else { ("they do", "they are") };
+        format!(
+            "confine.write_roots: {}: {them} not exist, so commands cannot write there until {there} made",
+            missing.join(", ")
+        )
+    })
 }
 
 /// What the kernel cannot do of what is wished.

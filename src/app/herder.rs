@@ -37,7 +37,7 @@ pub struct Herder {
     pub supervisor: Supervisor,
     state: State,
     setup: Arc<ModelSetup>,
-    confinement_warning: Option<String>,
+    warnings: Vec<String>,
 }
 
 /// Whether there is anybody who can be asked about calls that policy leaves to people.
@@ -146,7 +146,7 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
-        let confinement_warning = confinement::warning(config, &toolbox, &policy);
+        let warnings = confinement::warnings(config, &toolbox, &policy);
         if let Some(folder) = &state.folder {
             Spool::of(folder.path()).settle(&*state.store, &SystemClock).await;
         }
@@ -167,7 +167,7 @@ impl Herder {
         });
         tools::remove_left_behind();
         let supervisor = Supervisor::start(services).await.map_err(StartError::Actors)?;
-        Ok(Self { supervisor, state, setup, confinement_warning })
+        Ok(Self { supervisor, state, setup, warnings })
     }
 
     /// The state that it works on.
@@ -223,9 +223,9 @@ impl Herder {
         named.into_iter().filter(asks).map(str::to_owned).collect()
     }
 
-    /// What a person should know of what commands are kept from, in one line.
-    pub fn confinement_warning(&self) -> Option<&str> {
-        self.confinement_warning.as_deref()
+    /// What a person should know of what commands are kept from, a line each.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.warnings.iter().map(String::as_str)
     }
 
     /// Takes answers to approvals that other processes leave in the state folder, for as long as what this returns lives.

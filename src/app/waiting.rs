@@ -5,6 +5,9 @@ use crate::{
     domain::{event::ParkReason, time::Timestamp},
 };
 
+/// How a run stands that people have decided about, and that has no slot yet.
+pub const ANSWERED: &str = "answered: goes on once it has a slot";
+
 /// What is waited for, and until when if that is known: `rate limit until 14:05 UTC`.
 pub fn words(reason: ParkReason, until: Option<Timestamp>, now: Timestamp) -> String {
     let what = match reason {

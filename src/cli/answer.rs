@@ -8,16 +8,16 @@ use serde_json::json;
 use super::{
     Context, Exit, UsageError,
     approvals::{at_daemon, in_folder, shown},
-    args::FilterArgs,
+    args::OriginArgs,
     asking::{Source, source},
-    start::{caller, say},
+    start::{answerer, say},
     stdout::Output,
 };
 use crate::{
     app::approvals::Said,
     daemon::{
         client::{Client, ClientError, Route},
-        wire::{AnswerBody, Answered, ApprovalView, Code, Verdict},
+        wire::{AnswerBody, Answered, ApprovalDetail, ApprovalView, Code, Verdict},
     },
 };
 
@@ -30,21 +30,35 @@ pub(super) const APPROVE: &str = "Let calls run that wait for somebody to decide
 What is approved is that call alone, once, on what it touched and changed when it was asked about: if that has changed by the \
 time that it starts, it is asked about again. --for-run approves further calls of the same tool in its run.
 
-An answer is taken once. Given again by its --command-id it is the same answer; any other is refused, and told of the first.";
+Several names are looked up first: if one is no approval's, nothing is answered. An answer is taken once. Given again by its \
+--command-id it is the same answer; any other is refused, and told of the first, which keeps no other name back.";
 
 pub(super) const APPROVE_AFTER: &str = "EXAMPLES
   herder approve task-17.1 task-18.1
   herder approve task-17.1 --for-run 'src/**'
   herder approve --batch tasks.jsonl --dry-run
-  herder approve --all --state out.jsonl.state";
+  herder approve --all --state out.jsonl.state
+
+EXIT CODES
+  0  all of them are answered so, or nothing waits for an answer
+  1  one could not be, as it has another answer or its run has ended; the others are answered
+  2  bad usage, or a name that is no approval's; nothing was answered
+  5  no daemon answers";
 
 pub(super) const REJECT: &str = "Have calls not run that wait for somebody to decide
 
-The model is told, with the reason, and the run goes on.";
+The model is told, with the reason, and the run goes on. Several names are looked up first: if one is no approval's, nothing is \
+answered. An answer is taken once.";
 
 pub(super) const REJECT_AFTER: &str = "EXAMPLES
   herder reject task-17.1 --reason \"Leave the tests as they are.\"
-  herder reject -l team=search";
+  herder reject -l team=search
+
+EXIT CODES
+  0  all of them are answered so, or nothing waits for an answer
+  1  one could not be, as it has another answer or its run has ended; the others are answered
+  2  bad usage, or a name that is no approval's; nothing was answered
+  5  no daemon answers";
 
 /// Which approvals, and how it is told what became of it.
 #[derive(Clone, Debug, Args)]
@@ -53,7 +67,7 @@ pub struct TargetArgs {
     #[arg(value_name = "RUN.N")]
     names: Vec<String>,
     #[command(flatten)]
-    filter: FilterArgs,
+    origin: OriginArgs,
     /// Every one that is open
     #[arg(long)]
     all: bool,
@@ -140,10 +154,17 @@ impl Place {
         })
     }
 
-    async fn matching(&self, filter: &FilterArgs) -> anyhow::Result<Vec<ApprovalView>> {
+    async fn matching(&self, origin: &OriginArgs) -> anyhow::Result<Vec<ApprovalView>> {
         match self {
-            Self::Daemon(client) => at_daemon(client, filter, false).await,
-            Self::Folder(folder) => in_folder(&*folder.state().store, filter, false).await,
+            Self::Daemon(client) => at_daemon(client, origin, false).await,
+            Self::Folder(folder) => in_folder(&*folder.state().store, origin, false).await,
+        }
+    }
+
+    async fn detail(&self, name: &str) -> anyhow::Result<ApprovalDetail> {
+        match self {
+            Self::Daemon(client) => Ok(client.get(&Route::to(["v1", "approvals", name])).await?),
+            Self::Folder(folder) => folder.detail(name).await,
         }
     }
 
@@ -152,14 +173,14 @@ impl Place {
             Self::Daemon(client) => {
                 Ok(client.post(&Route::to(["v1", "approvals", name]), &answering.body()).await?)
             }
-            Self::Folder(folder) => folder.answer(name, answering, caller()).await,
+            Self::Folder(folder) => folder.answer(name, answering, answerer()).await,
         }
     }
 }
 
 async fn main(target: TargetArgs, said: Said, context: &Context) -> anyhow::Result<Exit> {
-    let TargetArgs { names, filter, all, command_id, dry_run, json } = target;
-    let by_name = match (names.is_empty(), filter.is_empty(), all) {
+    let TargetArgs { names, origin, all, command_id, dry_run, json } = target;
+    let by_name = match (names.is_empty(), origin.is_empty(), all) {
         (false, true, false) => true,
         (true, false, false) | (true, true, true) => false,
         (true, true, false) => {
@@ -175,14 +196,21 @@ async fn main(target: TargetArgs, said: Said, context: &Context) -> anyhow::Resu
     let answering = Answering { said, command };
     let mut place = Place::of(context).await?;
     let mut tally = Tally { json, by_name, out: Output::stdout(), exit: Exit::Done };
-    if dry_run {
-        let meant = if by_name { dry(&place, &names).await? } else { place.matching(&filter).await? };
+    // Of one name alone it is told when it is answered.
+    let is_looked_up = by_name && (dry_run || names.len() > 1);
+    let known = if is_looked_up { tally.look_up(&place, &names, &answering).await? } else { Vec::new() };
+    if is_looked_up && known.len() < names.len() {
+        if !json {
+            say("nothing was answered");
+        }
+    } else if dry_run {
+        let meant = if by_name { known } else { place.matching(&origin).await? };
         tally.would(&answering, &meant)?;
     } else {
         let meant = if by_name {
             names
         } else {
-            place.matching(&filter).await?.into_iter().map(|approval| approval.id).collect()
+            place.matching(&origin).await?.into_iter().map(|approval| approval.id).collect()
         };
         if meant.is_empty() && !json {
             say("nothing waits for an answer");
@@ -201,19 +229,6 @@ async fn main(target: TargetArgs, said: Said, context: &Context) -> anyhow::Resu
     Ok(tally.exit)
 }
 
-/// Approvals that were named.
-async fn dry(place: &Place, names: &[String]) -> anyhow::Result<Vec<ApprovalView>> {
-    let mut meant = Vec::new();
-    for name in names {
-        let detail = match place {
-            Place::Daemon(client) => client.get(&Route::to(["v1", "approvals", name])).await?,
-            Place::Folder(folder) => folder.detail(name).await?,
-        };
-        meant.push(detail.approval);
-    }
-    Ok(meant)
-}
-
 /// What became of it so far.
 struct Tally {
     json: bool,
@@ -223,6 +238,23 @@ struct Tally {
 }
 
 impl Tally {
+    /// The approvals that these names stand for; what is wrong with others is told.
+    async fn look_up(
+        &mut self,
+        place: &Place,
+        names: &[String],
+        answering: &Answering,
+    ) -> anyhow::Result<Vec<ApprovalView>> {
+        let mut known = Vec::new();
+        for name in names {
+            match place.detail(name).await {
+                Ok(detail) => known.push(detail.approval),
+                Err(error) => self.count(name, Err(error), answering)?,
+            }
+        }
+        Ok(known)
+    }
+
     fn would(&mut self, answering: &Answering, meant: &[ApprovalView]) -> std::io::Result<()> {
         for approval in meant {
             let _open = if self.json {

@@ -23,7 +23,13 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder apply task-17 --state out.jsonl.state
   herder apply task-17 task-18 --check                       would both fit, one after the other?
   herder apply task-17 --to ~/other-checkout
-  herder apply task-17 --3way                                merge where lines have moved; conflicts get markers";
+  herder apply task-17 --3way                                merge where lines have moved; conflicts get markers
+
+EXIT CODES
+  0  they are applied, or with --check would fit
+  1  one does not fit, and nothing is changed; with --3way there are conflicts
+  2  an unknown run, one that has not ended or had no workspace of its own, or no folder to apply to
+  5  no daemon answers";
 
 /// Flags of `herder apply`.
 #[derive(Clone, Debug, Args)]

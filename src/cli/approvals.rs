@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 
 use super::{
     Context, Exit, UsageError,
-    args::FilterArgs,
+    args::OriginArgs,
     asking::{Source, source},
     folder, paint,
     render::Paint,
     stdout::Output,
 };
 use crate::{
-    app::approvals::find,
+    app::approvals::{find, name_of_run},
     clock::{Clock as _, SystemClock},
     daemon::{
         client::{Client, ClientError, Route},
@@ -36,7 +36,12 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder approvals --state out.jsonl.state
   herder approvals show task-17.1                            the whole diff, or the command
   herder approvals --batch tasks.jsonl --json | jq -r .id
-  herder approve task-17.1; herder reject task-18.1 --reason \"Leave the tests as they are.\"";
+  herder approve task-17.1; herder reject task-18.1 --reason \"Leave the tests as they are.\"
+
+EXIT CODES
+  0  they are listed, be there none, or it is shown
+  2  bad usage, a name that is no approval's, or no state folder
+  5  no daemon answers";
 
 /// Flags of `herder approvals`.
 #[derive(Clone, Debug, Args)]
@@ -45,7 +50,7 @@ pub struct ApprovalsArgs {
     #[command(subcommand)]
     command: Option<ApprovalsCommand>,
     #[command(flatten)]
-    filter: FilterArgs,
+    origin: OriginArgs,
     /// Those that are resolved, too
     #[arg(long)]
     all: bool,
@@ -80,11 +85,11 @@ pub(crate) async fn main(args: ApprovalsArgs, context: Context) -> anyhow::Resul
     }
     let approvals = match source(&context).await? {
         Source::Folder(state) => {
-            let approvals = in_folder(&*state.store, &args.filter, args.all).await?;
+            let approvals = in_folder(&*state.store, &args.origin, args.all).await?;
             state.close().await;
             approvals
         }
-        Source::Daemon(client, _) => at_daemon(&client, &args.filter, args.all).await?,
+        Source::Daemon(client, _) => at_daemon(&client, &args.origin, args.all).await?,
     };
     let mut out = Output::stdout();
     if args.json {
@@ -107,8 +112,9 @@ async fn show(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
         Source::Folder(state) => {
             let found = find(&*state.store, &args.name).await;
             let found = found.map_err(|error| ClientError::Refused(error.into()))?;
+            let name = name_of_run(&*state.store, &found.run).await?;
             state.close().await;
-            shown::detail_of(&found)
+            shown::detail_of(&found, &name)
                 .ok_or_else(|| UsageError(format!("{}: there is no such approval", args.name)))?
         }
         Source::Daemon(client, _) => client.get(&Route::to(["v1", "approvals", &args.name])).await?,
@@ -124,11 +130,10 @@ async fn show(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
 /// Approvals of the daemon's, all pages of them, the newest last.
 pub(super) async fn at_daemon(
     client: &Client,
-    filter: &FilterArgs,
+    origin: &OriginArgs,
     all: bool,
 ) -> anyhow::Result<Vec<ApprovalView>> {
-    check(filter)?;
-    let route = filter.narrow(Route::to(["v1", "approvals"]), SystemClock.now());
+    let route = origin.narrow(Route::to(["v1", "approvals"]), SystemClock.now());
     let route = if all { route.with("all", true) } else { route };
     let (mut pages, mut before) = (Vec::new(), None);
     loop {
@@ -144,23 +149,13 @@ pub(super) async fn at_daemon(
 /// Approvals of a folder's, the newest last.
 pub(super) async fn in_folder(
     store: &dyn EventStore,
-    filter: &FilterArgs,
+    origin: &OriginArgs,
     all: bool,
 ) -> anyhow::Result<Vec<ApprovalView>> {
-    check(filter)?;
-    let details = folder::approvals(store, filter, all).await?;
+    let details = folder::approvals(store, origin, all).await?;
     Ok(details
         .into_iter()
         .map(|detail| detail.approval)
         .filter(|one| all || one.resolution.is_none())
         .collect())
-}
-
-fn check(filter: &FilterArgs) -> Result<(), UsageError> {
-    if filter.outcome.is_some() || !filter.standing.is_empty() {
-        let what =
-            "--outcome, --standing: approvals are narrowed by what their runs are, not by how those stand";
-        return Err(UsageError(what.to_owned()));
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@ use crate::{
         server::socket::{self, SocketError, SocketPath, Surroundings},
         wire::{Status, Submitted},
     },
+    domain::time::Pauses,
     store::folder::FolderError,
 };
 
@@ -19,7 +20,7 @@ use crate::{
 pub(super) const WINDOW: Duration = Duration::from_secs(30);
 
 /// Between two tries to reach it: at first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const PAUSES: Pauses = Pauses::between(Duration::from_millis(50), Duration::from_secs(1));
 
 /// The client of a command that only the daemon can do. Nothing is asked yet.
 pub(super) fn client(context: &Context) -> anyhow::Result<Client> {
@@ -123,28 +124,27 @@ where
 pub(super) struct Patience {
     window: Duration,
     away: Option<Instant>,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 impl Patience {
     pub(super) const fn new(window: Duration) -> Self {
-        Self { window, away: None, pause: PAUSE.0 }
+        Self { window, away: None, pauses: PAUSES }
     }
 
     /// It has answered.
     pub(super) const fn answered(&mut self) {
         self.away = None;
-        self.pause = PAUSE.0;
+        self.pauses.restart();
     }
 
     /// Waits before the next try. Gives the error back if there is no sense in one.
     pub(super) async fn after(&mut self, error: ClientError) -> Result<(), ClientError> {
         let away = *self.away.get_or_insert_with(Instant::now);
-        if !error.may_pass() || away.elapsed() + self.pause > self.window {
+        if !error.may_pass() || away.elapsed() + self.pauses.coming() > self.window {
             return Err(error);
         }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE.1);
+        tokio::time::sleep(self.pauses.take()).await;
         Ok(())
     }
 }

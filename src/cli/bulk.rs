@@ -276,14 +276,16 @@ fn target(verb: Verb, runs: Vec<String>, filter: FilterArgs, all: bool) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::OriginArgs;
 
     fn filter(batch: Option<&str>, model: Option<&str>, label: bool) -> FilterArgs {
-        FilterArgs {
+        let origin = OriginArgs {
             batch: batch.map(str::to_owned),
             model: model.map(str::to_owned),
             labels: if label { vec![("a".to_owned(), "b".to_owned())] } else { Vec::new() },
-            ..FilterArgs::default()
-        }
+            ..OriginArgs::default()
+        };
+        FilterArgs { origin, ..FilterArgs::default() }
     }
 
     const PAUSE: Verb = Verb::Pause(PauseMode::Hold);

@@ -65,6 +65,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ("prune", super::prune::ABOUT),
             ("mcp", super::mcp::ABOUT),
             ("completions", super::completions::ABOUT),
+            ("help", "Print the help of a command, as its --help does"),
         ],
     ),
 ];

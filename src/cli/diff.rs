@@ -22,7 +22,12 @@ takes, new files included; what git ignores is not in it.";
 pub(super) const AFTER: &str = "EXAMPLES
   herder diff task-17 --state out.jsonl.state
   herder diff task-17 --stat
-  herder diff task-17 > task-17.patch";
+  herder diff task-17 > task-17.patch
+
+EXIT CODES
+  0  it is printed; nothing is, if nothing was changed
+  2  an unknown run, or one that has not ended or had no workspace of its own
+  5  no daemon answers";
 
 /// Flags of `herder diff`.
 #[derive(Clone, Debug, Args)]

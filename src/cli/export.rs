@@ -36,7 +36,13 @@ lies beside the log and is not in the file: `herder diff RUN > FILE` keeps it.";
 
 pub(super) const EXPORT_AFTER: &str = "EXAMPLES
   herder export task-17 -o task-17.jsonl
-  herder export --all --outcome failed --state out.jsonl.state | gzip > failed.jsonl.gz";
+  herder export --all --outcome failed --state out.jsonl.state | gzip > failed.jsonl.gz
+
+EXIT CODES
+  0  they are in the file, be there none
+  1  a run cannot be read, or the file not written: it is whole or not there
+  2  bad usage, an unknown run, or no state folder
+  5  no daemon answers";
 
 pub(super) const IMPORT: &str = "Put the runs of an exported file into a state folder
 
@@ -47,7 +53,13 @@ Nobody else may work in the folder meanwhile.";
 
 pub(super) const IMPORT_AFTER: &str = "EXAMPLES
   herder import task-17.jsonl --state ~/archive
-  gunzip < failed.jsonl.gz | herder import - --state ~/archive";
+  gunzip < failed.jsonl.gz | herder import - --state ~/archive
+
+EXIT CODES
+  0  the runs of the file are in the folder, or were
+  1  a run is there already and is not the same, or cannot be written
+  2  the file is none, was changed or cut short, or is of a later version; or the folder is in use
+  6  a later version of herder wrote the folder";
 
 /// Flags of `herder export`.
 #[derive(Clone, Debug, Args)]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::{
     app::{
+        approvals::name_of_run,
         conversation::chat_completions,
         isolation,
         state::{FindError, find, read_run},
@@ -26,7 +27,11 @@ use crate::{
     store::{EventStore, RunFilter, RunRecord, StoreError},
 };
 
-use super::{UsageError, args::FilterArgs, render::one_line};
+use super::{
+    UsageError,
+    args::{FilterArgs, OriginArgs},
+    render::one_line,
+};
 
 /// Characters of a text of which only the beginning is shown.
 const BEGINNING: usize = 120;
@@ -38,13 +43,13 @@ pub(super) async fn list(
     filter: &FilterArgs,
     limit: Option<usize>,
 ) -> anyhow::Result<RunList> {
-    let batch = match &filter.batch {
+    let batch = match &filter.origin.batch {
         Some(name) => Some(self::batch(store, name).await?),
         None => None,
     };
     let records =
-        store.runs(RunFilter { batch, task_id: filter.task.clone(), ..RunFilter::default() }).await?;
-    let since = filter.since.map(|since| since.point(SystemClock.now()));
+        store.runs(RunFilter { batch, task_id: filter.origin.task.clone(), ..RunFilter::default() }).await?;
+    let since = filter.origin.since.map(|since| since.point(SystemClock.now()));
     let meant = records.iter().rev().filter(|record| {
         since.is_none_or(|since| record.submitted_at >= since)
             && filter.admits_outcome(record.end.as_ref().map(|end| end.outcome))
@@ -75,20 +80,20 @@ pub(super) async fn list(
 /// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`.
 pub(super) async fn approvals(
     store: &dyn EventStore,
-    filter: &FilterArgs,
+    origin: &OriginArgs,
     all: bool,
 ) -> anyhow::Result<Vec<ApprovalDetail>> {
-    let batch = match &filter.batch {
+    let batch = match &origin.batch {
         Some(name) => Some(self::batch(store, name).await?),
         None => None,
     };
     let filter = RunFilter {
         batch,
         ended: (!all).then_some(false),
-        task_id: filter.task.clone(),
-        labels: filter.labels.clone(),
-        model: filter.model.clone(),
-        since: filter.since.map(|since| since.point(SystemClock.now())),
+        task_id: origin.task.clone(),
+        labels: origin.labels.clone(),
+        model: origin.model.clone(),
+        since: origin.since.map(|since| since.point(SystemClock.now())),
         ..RunFilter::default()
     };
     let mut asked = Vec::new();
@@ -98,7 +103,9 @@ pub(super) async fn approvals(
             Err(StoreError::Damaged { .. }) => continue,
             read => read?,
         };
-        asked.extend(wire::approvals(&state, &log));
+        if !state.approvals().is_empty() {
+            asked.extend(wire::approvals(&state, &name_of_run(store, &state).await?, &log));
+        }
     }
     Ok(asked)
 }
@@ -116,6 +123,7 @@ pub(super) async fn detail(
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
     let change = isolation::change(patches, record.run).await;
+    let name = name_of_run(store, &state).await?;
     Ok(RunDetail {
         run: shown(&record, &state).with_change(change.as_ref()),
         isolate: Some(spec.isolate.as_str().to_owned()),
@@ -127,6 +135,7 @@ pub(super) async fn detail(
         events: state.seq().get(),
         text: record.end.as_ref().map(|end| end.text.to_string()),
         requests: requests(&log),
+        approvals: wire::approvals(&state, &name, &log).into_iter().map(|detail| detail.approval).collect(),
         messages: messages.then(|| chat_completions(spec, state.history())),
     })
 }
@@ -182,6 +191,7 @@ fn shown(record: &RunRecord, run: &Run) -> RunView {
         state: match (end, run.phase()) {
             (Some(_), _) | (None, Phase::Ended(_)) => RunState::Ended,
             (None, Phase::New | Phase::Queued) => RunState::Queued,
+            (None, _) if is_answered(run) => RunState::Queued,
             (None, _) if run.parked().is_some() => RunState::Paused,
             (None, Phase::Between | Phase::Thinking { .. } | Phase::Acting(_)) => RunState::Running,
         },
@@ -244,12 +254,18 @@ fn approval_name(run: &Run, approval: u32) -> String {
     }
 }
 
+/// Whether people have decided about all that it was parked for.
+fn is_answered(run: &Run) -> bool {
+    run.parked() == Some(ParkReason::Approval) && run.open_approvals().next().is_none()
+}
+
 /// Where a run stands, in words.
 fn phase(run: &Run) -> String {
     let asked: Vec<String> = run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
-    if let Some(ParkReason::Approval) = run.parked()
-        && !asked.is_empty()
-    {
+    if is_answered(run) {
+        return waiting::ANSWERED.to_owned();
+    }
+    if let Some(ParkReason::Approval) = run.parked() {
         return format!("waits for approval {}", asked.join(", "));
     }
     if let Some(reason) = run.parked() {
@@ -322,7 +338,8 @@ mod tests {
     #[tokio::test]
     async fn the_newest_are_listed_and_all_that_match_are_counted() {
         let store = store(5).await;
-        let odd = FilterArgs { labels: vec![("odd".into(), "true".into())], ..FilterArgs::default() };
+        let origin = OriginArgs { labels: vec![("odd".into(), "true".into())], ..OriginArgs::default() };
+        let odd = FilterArgs { origin, ..FilterArgs::default() };
         let list = list(&store, Path::new("/nowhere"), &odd, Some(2)).await.expect("readable");
         let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
         assert_eq!(ids, [Some('3'), Some('5')]);

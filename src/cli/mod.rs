@@ -102,7 +102,7 @@ EXIT CODES, of every command
 /// What was asked on the command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "herder", version, long_about = ABOUT, about = short(ABOUT), after_long_help = AFTER)]
-#[command(max_term_width = 100, disable_help_subcommand = true, help_template = commands::help())]
+#[command(max_term_width = 100, help_template = commands::help())]
 pub struct Cli {
     #[command(flatten)]
     global: args::GlobalArgs,
@@ -271,8 +271,10 @@ impl Cli {
         let socket = self.global.socket();
         let args::GlobalArgs { state, policy, .. } = self.global;
         let context = Context { config, effective, state, socket, policy, screen };
-        if matches!(self.command, Command::Run(_) | Command::Batch(_) | Command::Demo(_) | Command::Serve(_))
-        {
+        if matches!(
+            self.command,
+            Command::Run(_) | Command::Batch(_) | Command::Continue(_) | Command::Demo(_) | Command::Serve(_)
+        ) {
             raise_open_files();
         }
         match self.command {
@@ -330,9 +332,9 @@ impl Cli {
             Command::Run(args) => args.flags(),
             Command::Batch(args) => args.flags(),
             Command::Serve(args) => args.flags(),
+            Command::Continue(args) => args.flags(),
             // A task that goes to the daemon has the daemon's defaults: its flags go with it.
             Command::Submit(_)
-            | Command::Continue(_)
             | Command::Ls(_)
             | Command::Show(_)
             | Command::Diff(_)

@@ -10,7 +10,10 @@ use crate::{
     clock::{Clock as _, SystemClock},
     domain::{
         call::Failure,
-        event::{ApprovalRequested, Envelope, Event, Fact, InputKind, ParkReason, RestartCause},
+        event::{
+            ApprovalRequested, ApprovalResolved, Envelope, Event, Fact, Grant, InputKind, ParkReason,
+            RestartCause,
+        },
         id::{Pos, RunId, Seq},
         outcome::Outcome,
         policy::Verdict,
@@ -125,15 +128,22 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
             (tone, format!("{} {verdict}: {}", decision.call, decision.rule))
         }
         Event::ApprovalRequested(request) => {
-            let ApprovalRequested { approval, call, rule, .. } = &**request;
-            (Tone::Notable, format!("approval {approval} of {call}: {rule}"))
+            let ApprovalRequested { approval, call, rule, expires_at, .. } = &**request;
+            let expires = expires_at.map_or_else(String::new, |at| {
+                format!("; denied by itself at {}", due(at, SystemClock.now()))
+            });
+            (Tone::Notable, format!("approval {approval} of {call}: {rule}{expires}"))
         }
         Event::ApprovalResolved(resolved) => {
-            let by = resolved.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let reason =
-                resolved.reason.as_ref().map_or_else(String::new, |said| format!(": {}", quote(said)));
-            let how = resolved.resolution.as_str();
-            (Tone::Notable, format!("approval {} of {} {how}{by}{reason}", resolved.approval, resolved.call))
+            let ApprovalResolved { approval, call, resolution, command, by, reason, grant } = &**resolved;
+            let how = resolution.as_str();
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let command = command.as_ref().map_or_else(String::new, |id| format!(" (command {id})"));
+            let grant = grant.as_ref().map_or_else(String::new, |Grant { tool, pattern }| {
+                format!(", as is every {tool} that fits {}", quote(pattern))
+            });
+            let reason = reason.as_ref().map_or_else(String::new, |said| format!(": {}", quote(said)));
+            (Tone::Notable, format!("approval {approval} of {call} {how}{by}{command}{grant}{reason}"))
         }
         Event::CommandGroup(group) => (Tone::Dim, format!("{} runs as process {}", group.call, group.pid)),
         Event::CallStarted(started) => {
@@ -278,7 +288,8 @@ mod tests {
             ("approval_requested", r#"{"approval": 1, "call": "c1", "rule": "writes are asked about"}"#),
             (
                 "approval_resolved",
-                r#"{"approval": 1, "call": "c1", "resolution": "rejected", "by": "ada", "reason": "not\nthis"}"#,
+                r#"{"approval": 1, "call": "c1", "resolution": "rejected", "command": "k1", "by": "ada",
+                    "reason": "not\nthis", "grant": {"tool": "bash", "pattern": "ls"}}"#,
             ),
             ("call_started", r#"{"call": "c1", "change": {"path": "/w/a", "after": "00"}}"#),
             ("command_group", r#"{"call": "c1", "pid": 42, "started": 1, "boot": "b"}"#),

@@ -26,7 +26,7 @@ use crate::{
         state::{State, StateError, new_run},
     },
     config::{Config, Flag},
-    domain::{id::RunId, outcome::Outcome},
+    domain::{id::RunId, outcome::Outcome, task::TaskSpec},
     store::folder::FolderError,
     tool::isolate::Change,
 };
@@ -42,8 +42,9 @@ pub(super) const ABOUT: &str = "Run one task and print what the model says at th
 What happens is shown on stderr; stdout has the last answer, or with --json every event, one a line. The run is kept: see \
 `herder ls` and `herder show`.
 
-Calls that policy leaves to a person are asked about here, on a terminal. With --park the run waits for `herder approve` and \
-`herder reject`; else such a call is denied, and nothing is read from stdin.";
+Calls that policy leaves to a person are asked about here, on a terminal. With --park the run is left waiting for `herder approve` \
+and `herder reject`, and this command ends with 1 if nothing else is left to do: to go on with the run once it is answered takes \
+a daemon over its state, `herder serve`. Else such a call is denied, and nothing is read from stdin.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder run \"Fix the failing test in src/parse.rs\" --model openai:gpt-5
@@ -96,9 +97,18 @@ impl RunArgs {
     }
 }
 
+/// What is shown of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// Every event, as JSON.
+    pub(super) json: bool,
+    /// Nothing but the result.
+    pub(super) quiet: bool,
+}
+
 /// Whether people are asked about calls, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asks {
+pub(super) enum Asks {
     /// Nobody is.
     Nobody,
     /// Whoever sits at the terminal, at once.
@@ -108,9 +118,9 @@ enum Asks {
 }
 
 impl Asks {
-    fn of(args: &RunArgs, config: &Config) -> Self {
-        let is_watched = !args.json && !args.quiet && io::stdin().is_terminal() && io::stderr().is_terminal();
-        match (args.asks.park, config.approvals.ask && is_watched) {
+    pub(super) fn of(Shown { json, quiet }: Shown, parks: bool, config: &Config) -> Self {
+        let is_watched = !json && !quiet && io::stdin().is_terminal() && io::stderr().is_terminal();
+        match (parks, config.approvals.ask && is_watched) {
             (true, _) => Self::Later,
             (false, true) => Self::Here,
             (false, false) => Self::Nobody,
@@ -141,11 +151,23 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
         let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
         Herder::check_answers(&context.config, People::Asked, &folder, workspace)?;
     }
-    let state = match State::to_write(&folder, context.config.store.durability) {
-        Err(error) => return Err(taken(error, &context).await),
+    let RunArgs { json, quiet, asks: AskArgs { park, .. }, .. } = args;
+    let asks = Asks::of(Shown { json, quiet }, park, &context.config);
+    work(spec, &folder, Shown { json, quiet }, asks, &context).await
+}
+
+/// Does a task in a state folder that nobody else works in, to its end or as far as it can go.
+pub(super) async fn work(
+    spec: TaskSpec,
+    folder: &Path,
+    Shown { json, quiet }: Shown,
+    asks: Asks,
+    context: &Context,
+) -> anyhow::Result<Exit> {
+    let state = match State::to_write(folder, context.config.store.durability) {
+        Err(error) => return Err(taken(error, context).await),
         Ok(state) => state,
     };
-    let asks = Asks::of(&args, &context.config);
     let herder = Herder::start_for_one(&context.config, state, &spec.model, asks.people()).await?;
     spent::restore_users(&herder.supervisor, &|_| {}).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);
@@ -165,7 +187,7 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
     let run = submitted.run;
     let store = herder.state().store.clone();
     let supervisor = herder.supervisor.clone();
-    let mut watch = Watch::new(args.json, args.quiet);
+    let mut watch = Watch::new(json, quiet);
     if asks == Asks::Here {
         watch.ask = Some(Prompt::new(supervisor.clone(), run, stopper.clone()).asks());
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     Context, Exit,
+    approvals::shown,
     asking::{Source, source},
     folder,
     render::{harmless, quote},
@@ -104,6 +105,7 @@ fn summary(detail: &RunDetail) -> String {
     rows.extend(run.cost_usd.map(|usd| ("cost", table::cost(Some(usd)))));
     rows.extend(requests(detail).map(|requests| ("requests", requests)));
     rows.extend(detail.requests.iter().filter_map(switch).map(|switch| ("switched", switch)));
+    rows.extend(detail.approvals.iter().map(|approval| ("approval", shown::line(approval))));
     rows.push(("events", detail.events.to_string()));
     rows.push(("submitted", run.submitted_at.clone()));
     rows.extend(run.started_at.clone().map(|at| ("started", at)));

@@ -31,6 +31,11 @@ pub(super) fn caller() -> Option<Arc<str>> {
     users::name(rustix::process::getuid().as_raw()).map(Into::into)
 }
 
+/// Who gives an answer, for the record: one without a name by their number, as the daemon has it.
+pub(super) fn answerer() -> Option<Arc<str>> {
+    caller().or_else(|| Some(rustix::process::getuid().as_raw().to_string().into()))
+}
+
 /// How a command speaks to whoever watches it.
 pub(super) type Tell = fn(&str);
 
@@ -50,7 +55,7 @@ pub(super) fn serve_metrics(
 
 /// Says what the kernel cannot keep commands from.
 pub(super) fn warn_of_confinement(herder: &Herder, tell: Tell) {
-    herder.confinement_warning().into_iter().for_each(tell);
+    herder.warnings().for_each(tell);
 }
 
 /// Says which tools of the work at hand the policy would refuse because nobody is there to ask.

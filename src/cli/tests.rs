@@ -20,7 +20,7 @@ fn help_of_every_command() {
     let mut whole = Cli::command().term_width(100);
     whole.build();
     insta::assert_snapshot!("herder", whole.render_long_help());
-    for command in whole.get_subcommands_mut() {
+    for command in whole.get_subcommands_mut().filter(|command| command.get_name() != "help") {
         insta::assert_snapshot!(format!("herder_{}", command.get_name()), command.render_long_help());
     }
 }
@@ -29,10 +29,37 @@ fn help_of_every_command() {
 fn the_help_lists_every_command_once() {
     let mut listed: Vec<&str> = commands::names().collect();
     listed.sort_unstable();
-    let command = Cli::command();
+    let mut command = Cli::command();
+    command.build();
     let mut there: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     there.sort_unstable();
     assert_eq!(listed, there);
+}
+
+#[test]
+fn help_of_a_command_is_what_its_flag_prints() {
+    let mut whole = Cli::command();
+    whole.build();
+    for command in whole.get_subcommands().filter(|command| command.get_name() != "help") {
+        let name = command.get_name();
+        let nested = command.get_subcommands().map(|nested| format!("{name} {}", nested.get_name()));
+        for name in nested.filter(|name| !name.ends_with(" help")).chain([name.to_owned()]) {
+            let told = parse(&format!("herder help {name}")).expect_err("help");
+            assert_eq!(told, parse(&format!("herder {name} --help")).expect_err("help"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_decides_checks_or_moves_runs_says_how_it_ends() {
+    for name in
+        "approvals approve reject policy doctor export import prune diff apply continue".split_whitespace()
+    {
+        let command = Cli::command();
+        let command = command.find_subcommand(name).expect("a command");
+        let after = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        assert!(after.contains("\n\nEXIT CODES"), "{name}");
+    }
 }
 
 #[test]

@@ -178,6 +178,11 @@ impl Glance {
         self.parked.is_some() || self.paused && matches!(self.stand, Stand::New | Stand::Queued)
     }
 
+    /// Whether people have decided about all that it gave its slot up for, and it has none yet.
+    pub fn is_answered(&self) -> bool {
+        self.parked == Some(ParkReason::Approval) && !self.paused && self.approvals().next().is_none()
+    }
+
     /// Whether herder stopped in the middle of it, and has not taken it up again.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted && self.parked.is_none() && !matches!(self.stand, Stand::Ended(_))

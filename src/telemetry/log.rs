@@ -3,7 +3,10 @@
 //! Whoever draws bars hands in the [`MultiProgress`] that draws them: a line makes it step aside. What is logged is
 //! told by directives; the variable `HERDER_LOG` goes before those of the configuration.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use indicatif::MultiProgress;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
@@ -73,12 +76,10 @@ impl<'a> MakeWriter<'a> for Screen {
 struct Line<'a>(&'a MultiProgress);
 
 impl Write for Line<'_> {
+    /// What comes is one event, whole.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().lock().write(bytes))
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.suspend(|| io::stderr().lock().write_all(bytes))
+        self.0.suspend(|| io::stderr().lock().write_all(&on_one_line(bytes)))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -86,9 +87,28 @@ impl Write for Line<'_> {
     }
 }
 
+/// An event on one line, though what others said, as a server or a command, is among its fields.
+fn on_one_line(event: &[u8]) -> Cow<'_, [u8]> {
+    let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (text, end) = event.split_at(event.len() - usize::from(event.ends_with(b"\n")));
+    if !text.iter().any(is_break) {
+        return event.into();
+    }
+    let text = text.iter().map(|byte| if is_break(byte) { b' ' } else { *byte });
+    text.chain(end.iter().copied()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_fields_hold() {
+        assert_eq!(on_one_line(b"WARN a error=x\r\n  y\n\n"), &b"WARN a error=x    y \n"[..]);
+        for plain in [&b"WARN a\n"[..], b"WARN a", b""] {
+            assert_eq!(on_one_line(plain), plain);
+        }
+    }
 
     #[test]
     fn directives_that_cannot_be_read_are_refused_with_what_would_be_right() {

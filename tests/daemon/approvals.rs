@@ -89,6 +89,38 @@ async fn what_was_asked_before_a_crash_is_answered_after_it_once() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_answered_is_queued_until_it_has_a_slot() {
+    let house = House::new();
+    let daemon = house.start(&["--policy", "careful", "-j", "1"]).await;
+    submit(&house, "a");
+    until_asked(&daemon, 1).await;
+    fs::write(house.path("work/slow.json"), r#"[{"text": "x", "delay_ms": 600000}]"#).unwrap();
+    house.herder(&["submit", "Do it", "--id", "slow", "--script", "slow.json", "-w", "."]).expect(0);
+    let phase = |run: &str| shown(&house, run)["phase"].as_str().unwrap().to_owned();
+    let has_the_slot = async {
+        while !phase("slow").starts_with("thinking") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, has_the_slot).await.expect("the other run has the slot");
+    assert_eq!(
+        (shown(&house, "a")["state"].clone(), &*phase("a")),
+        (json!("paused"), "waits for approval a.1")
+    );
+    house.herder(&["approve", "a.1"]).expect(0);
+    let told = (shown(&house, "a")["state"].clone(), phase("a"));
+    assert_eq!(told, (json!("queued"), "answered: goes on once it has a slot".to_owned()));
+    let approvals = shown(&house, "a")["approvals"].clone();
+    assert_eq!(
+        (&approvals[0]["name"], &approvals[0]["resolution"]["how"]),
+        (&json!("a.1"), &json!("approved"))
+    );
+    house.herder(&["cancel", "slow"]).expect(0);
+    ended(&house, "a");
+    assert_eq!(witness(&house), "done\n");
+}
+
+#[tokio::test]
 async fn an_answer_that_is_none_is_told_what_would_be() {
     let house = House::new();
     let daemon = house.start(&SERVE).await;

@@ -244,7 +244,12 @@ fn a_run_that_parks_says_how_it_is_answered_and_gone_on_with() {
     let run = ["run", "x", "--script", "script.json", "--state", "runs", "-w", "work", "--park"];
     let ended = place.herder(&run).expect(1);
     let last = ended.err.lines().last().unwrap();
-    assert!(last.contains("`herder approvals --state runs` says what it waits for"), "{last}");
+    let told = "herder: the run has not ended; `herder approvals --state runs` says what it waits for; a daemon goes on with it: \
+                `herder serve --state runs`; ";
+    assert!(last.starts_with(told), "{last}");
+    let help =
+        place.herder(&["run", "--help"]).expect(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("takes a daemon over its state, `herder serve`"), "{help}");
     let asked = place.herder(&["approvals", "--json", "--state", "runs"]).expect(0).json();
     let name = asked[0]["id"].as_str().unwrap();
     place.herder(&["approve", name, "--state", "runs"]).expect(0);

@@ -32,6 +32,25 @@ fn a_command_writes_outside_its_workspace_only_where_it_is_let() {
 }
 
 #[test]
+fn a_folder_to_write_to_that_is_not_there_is_told_with_its_key() {
+    let place = place("true");
+    let (there, missing) = (place.path("work"), place.path("missing"));
+    place.write(
+        "c.toml",
+        format!("[confine]\nwrite_roots = [\"{}\", \"{}\"]\n", there.display(), missing.display()),
+    );
+    let told = place.herder(&[&RUN[..], &["--config", "c.toml"]].concat()).expect(0).err;
+    let line = format!(
+        "herder: confine.write_roots: {}: it does not exist, so commands cannot write there until it is made",
+        missing.display()
+    );
+    assert_eq!(told.lines().filter(|told| *told == line).count(), 1, "{told}");
+    assert!(!told.contains(&there.display().to_string()), "{told}");
+    let quiet = place.herder(&[&RUN[..], &["--config", "c.toml", "--confine", "off"]].concat()).expect(0).err;
+    assert!(!quiet.contains("write_roots"), "{quiet}");
+}
+
+#[test]
 fn a_command_has_the_network_unless_it_is_not_to() {
     if !support().network {
         return;

@@ -8,12 +8,14 @@
 )]
 
 mod accounts;
+mod answering;
 mod approvals;
 mod approvals_terminal;
 mod asking;
 mod batch;
 mod budget;
 mod confine;
+mod continuing;
 mod daemon;
 mod daemon_batch;
 mod daemon_mcp;

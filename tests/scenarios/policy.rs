@@ -92,6 +92,13 @@ fn a_check_shows_each_command_and_ends_with_the_verdict() {
     check(&["edit-workspace", "--tool", "write", "--path", "src/a.rs"]).expect(0);
     check(&["edit-workspace", "--tool", "write", "--path", "src/a.rs", "--path", ".env"]).expect(1);
 
+    let refused = check(&["trusted", "--tool", "write", "--path", "a", "--path", "../x"]).expect(1);
+    assert_eq!(refused.out, "deny: the tool write refuses it: ../x is outside the workspace\n");
+    let refused = check(&["trusted", "--json", "--tool", "read", "--path", "/etc/passwd"]).expect(1).json();
+    assert_eq!(refused[0]["verdict"], "deny");
+    check(&["edit-workspace", "--tool", "read", "--path", "src/../.env"]).expect(1);
+    check(&["edit-workspace", "--tool", "read", "--path", "work/../a.rs"]).expect(0);
+
     let json = check(&["mine.toml", "--json", "--", "cat a; rm b"]).expect(1).json().remove(0);
     assert_eq!((&json["verdict"], &json["commands"][0]["verdict"]), (&json!("deny"), &json!("allow")));
     let second = &json["commands"][1];

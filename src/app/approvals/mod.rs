@@ -31,6 +31,9 @@ mod tests;
 
 pub use spool::{Spool, Spooled, remove, runtime_folder};
 
+/// Characters of a run's id that may be enough to name it, each up to a place where people pause.
+const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
+
 /// An approval of record, with the run that it is of.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -112,6 +115,32 @@ pub async fn find(store: &dyn EventStore, name: &str) -> Result<Found, NameError
         Some(_) => Ok(found),
         None => Err(NameError::Unknown { run: found.run.id(), number, count: found.run.approvals().len() }),
     }
+}
+
+/// The name of a run in those of its approvals, by which [`find`] finds them: its task's id where that stands for this run, else
+/// as much of its own id as no other begins with.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn name_of_run(store: &dyn EventStore, run: &Run) -> Result<String, StoreError> {
+    let is_this = |found: Result<RunRecord, FindError>| match found {
+        Ok(record) => Ok(record.run == run.id()),
+        Err(FindError::None(_) | FindError::Many { .. }) => Ok(false),
+        Err(FindError::Store(error)) => Err(error),
+    };
+    if let Some(task) = run.spec().and_then(|spec| spec.task_id.as_deref())
+        && is_this(state::find(store, task).await)?
+    {
+        return Ok(task.to_owned());
+    }
+    let id = run.id().to_string();
+    for length in SHORT_IDS {
+        let beginning = id.get(..length).unwrap_or(&id);
+        if is_this(state::find(store, beginning).await)? {
+            return Ok(beginning.to_owned());
+        }
+    }
+    Ok(id)
 }
 
 impl Found {

@@ -227,3 +227,22 @@ fn what_is_no_file_is_not_waited_for_and_keeps_no_answer_back() {
     assert_eq!(come.answers.into_iter().map(|(_, answer)| answer).collect::<Vec<_>>(), [answer]);
     assert_eq!(come.unread.len(), 2);
 }
+
+#[tokio::test]
+async fn a_run_is_called_by_its_task_only_while_that_stands_for_it_and_else_by_enough_of_its_id() {
+    let (store, first) = asking(None).await;
+    assert_eq!(name_of_run(&store, &first).await.expect("readable"), "a");
+    let submit = async |id: [u8; 16], task: Option<&str>| {
+        let mut run = Run::new(RunId::from_bytes(id));
+        let spec =
+            serde_json::json!({"task": "t", "task_id": task, "attempt": 2, "model": "m", "workspace": "/w"});
+        let spec = Arc::new(serde_json::from_value(spec).expect("a spec"));
+        tell(&store, &mut run, Input::Submit(spec)).await;
+        run
+    };
+    let second = submit([2; 16], Some("a")).await;
+    assert_eq!(name_of_run(&store, &second).await.expect("readable"), "a");
+    assert_eq!(name_of_run(&store, &first).await.expect("readable"), "01010101");
+    submit([1, 1, 1, 1, 1, 1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9], None).await;
+    assert_eq!(name_of_run(&store, &first).await.expect("readable"), "01010101-0101-0101");
+}

@@ -16,12 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{BatchError, Stopper};
 use crate::crash::{self, Point};
+use crate::domain::time::Pauses;
 
 /// Lines that wait for whoever reads the standard output.
 const UNREAD_LINES: usize = 64;
 
 /// Between two tries while there is no room for a line: at first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: Pauses = Pauses::between(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Where result lines go.
 #[derive(Debug)]
@@ -174,7 +175,7 @@ async fn append(
     path: &Path,
     stopper: &Stopper,
 ) -> io::Result<()> {
-    let mut pause = PAUSE.0;
+    let mut pauses = PAUSES;
     loop {
         let Err(error) = file.seek(SeekFrom::Start(*len)).and_then(|_| write_line(file, line)) else {
             *len += line.len() as u64;
@@ -187,14 +188,13 @@ async fn append(
         if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             return Err(error);
         }
-        if pause == PAUSE.0 {
+        if pauses == PAUSES {
             tracing::error!(%error, out = %path.display(), "results wait until there is room");
         }
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(pauses.take()) => {}
             () = stopper.stopped_now() => return Err(error),
         }
-        pause = (pause * 2).min(PAUSE.1);
     }
 }
 

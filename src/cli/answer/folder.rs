@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Answering;
 use crate::{
     app::{
-        approvals::{AnswerError, Found, NameError, Spool, Spooled, find, remove},
+        approvals::{AnswerError, Found, NameError, Spool, Spooled, find, name_of_run, remove},
         state::{State, StateError},
     },
     cli::{Context, UsageError, approvals::shown, asking},
@@ -71,8 +71,9 @@ impl Folder {
 
     pub(super) async fn detail(&self, name: &str) -> anyhow::Result<ApprovalDetail> {
         let found = find(&*self.state().store, name).await.map_err(refused)?;
+        let run = name_of_run(&*self.state().store, &found.run).await?;
         let none = || UsageError(format!("{name}: there is no such approval"));
-        Ok(shown::detail_of(&found).ok_or_else(none)?)
+        Ok(shown::detail_of(&found, &run).ok_or_else(none)?)
     }
 
     pub(super) async fn answer(

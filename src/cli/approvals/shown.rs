@@ -25,12 +25,10 @@ pub(in crate::cli) enum Extent {
     Lines(usize),
 }
 
-/// What people call it: an open one is of the latest attempt at its task.
-pub(in crate::cli) fn name(approval: &ApprovalView) -> String {
-    match &approval.task_id {
-        Some(task) if approval.resolution.is_none() => format!("{task}.{}", approval.number),
-        Some(_) | None => approval.id.clone(),
-    }
+/// What people call it.
+pub(in crate::cli) fn name(approval: &ApprovalView) -> &str {
+    // An older daemon has no shorter one.
+    if approval.name.is_empty() { &approval.id } else { &approval.name }
 }
 
 /// Approvals, a line each; with what became of them where some are resolved.
@@ -48,7 +46,7 @@ pub(super) fn table(approvals: &[ApprovalView], with_resolved: bool, now: Timest
         let expires = approval.expires_at.as_deref().and_then(from_rfc3339);
         let resolved = approval.resolution.as_ref().map_or_else(|| "-".to_owned(), resolution);
         [
-            name(approval),
+            name(approval).to_owned(),
             from_rfc3339(&approval.asked_at).map_or_else(|| "-".to_owned(), |at| age(now.since(at))),
             expires.map_or_else(|| "-".to_owned(), |at| time_of_day(at, now)),
             one_line(&approval.tool, WHAT_WIDTH),
@@ -64,22 +62,38 @@ fn age(age: Duration) -> String {
     took(Duration::from_secs(age.as_secs()))
 }
 
+/// What was asked and what became of it, on one line.
+pub(in crate::cli) fn line(approval: &ApprovalView) -> String {
+    let what = one_line(&exact(&approval.what), WHAT_WIDTH);
+    let became = match &approval.resolution {
+        None => "waits for an answer".to_owned(),
+        Some(resolved) => {
+            let command =
+                resolved.command_id.as_ref().map_or_else(String::new, |id| format!(" (command {id})"));
+            let for_run =
+                resolved.for_run.as_ref().map_or_else(String::new, |pattern| format!(", for run {pattern}"));
+            format!("{} at {}{command}{for_run}", resolution(resolved), resolved.at)
+        }
+    };
+    format!("{} {} {what}: {became}", name(approval), approval.tool)
+}
+
 fn resolution(resolved: &ResolutionView) -> String {
     let by = resolved.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     let reason = resolved.reason.as_ref().map_or_else(String::new, |said| format!(": {said}"));
     format!("{}{by}{reason}", table::word(&resolved.how))
 }
 
-/// What is to be shown of an approval that was found in a log.
-pub(in crate::cli) fn detail_of(found: &Found) -> Option<ApprovalDetail> {
-    let all = approvals(&found.run, &found.log);
+/// What is to be shown of an approval that was found in a log; `name` is what people call its run.
+pub(in crate::cli) fn detail_of(found: &Found, name: &str) -> Option<ApprovalDetail> {
+    let all = approvals(&found.run, name, &found.log);
     all.into_iter().find(|detail| detail.approval.number == found.number)
 }
 
 /// All of what is approved, with nothing in it that a terminal would obey.
 pub(in crate::cli) fn whole(detail: &ApprovalDetail, paint: Paint, extent: Extent) -> String {
     let approval = &detail.approval;
-    let mut rows = vec![("approval", name(approval)), ("run", approval.run.clone())];
+    let mut rows = vec![("approval", name(approval).to_owned()), ("run", approval.run.clone())];
     rows.extend(approval.task_id.clone().map(|task| ("task id", task)));
     rows.push(("tool", approval.tool.clone()));
     rows.push(("rule", approval.rule.clone()));
@@ -89,6 +103,7 @@ pub(in crate::cli) fn whole(detail: &ApprovalDetail, paint: Paint, extent: Exten
     rows.extend(approval.expires_at.clone().map(|at| ("expires", at)));
     if let Some(resolved) = &approval.resolution {
         rows.push(("resolved", format!("{} at {}", resolution(resolved), resolved.at)));
+        rows.extend(resolved.command_id.clone().map(|command| ("command", command)));
         rows.extend(resolved.for_run.clone().map(|pattern| ("for run", pattern)));
     }
     let mut text = String::new();
@@ -148,7 +163,7 @@ mod tests {
 
     fn detail(more: serde_json::Value) -> ApprovalDetail {
         let mut detail = serde_json::json!({
-            "id": "ab.1", "run": "ab", "task_id": "a", "number": 1, "call": "c1", "tool": "edit", "what": "src/a.rs",
+            "id": "ab.1", "name": "a.1", "run": "ab", "task_id": "a", "number": 1, "call": "c1", "tool": "edit", "what": "src/a.rs",
             "rule": "rule 4 of policy careful: only reading is allowed without asking",
             "asked_at": "2026-11-30T12:00:00.000000Z", "workspace": "/w", "arguments": {"path": "src/a.rs"},
             "access": ["exclusive file /w/src/a.rs"], "after": "ff",

@@ -20,15 +20,22 @@ use crate::{
 /// What narrows runs. Each flag narrows further.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct FilterArgs {
-    /// Only runs with this name and value; may be given more than once
-    #[arg(long = "label", short = 'l', value_name = "NAME=VALUE", value_parser = label, help_heading = "Which runs")]
-    pub labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub origin: OriginArgs,
     /// Only runs that ended like this: an outcome, or a detail of one
     #[arg(long, value_name = "OUTCOME", value_parser = outcome, help_heading = "Which runs")]
     pub outcome: Option<String>,
     /// Only runs that stand like this
     #[arg(long, value_name = "HOW", value_delimiter = ',', help_heading = "Which runs")]
     pub standing: Vec<StandingArg>,
+}
+
+/// What narrows runs by what they are from the first, whatever becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct OriginArgs {
+    /// Only runs with this name and value; may be given more than once
+    #[arg(long = "label", short = 'l', value_name = "NAME=VALUE", value_parser = label, help_heading = "Which runs")]
+    pub labels: Vec<(String, String)>,
     /// Only runs of this batch: its name, its id, or the beginning of it
     #[arg(long, value_name = "BATCH", help_heading = "Which runs")]
     pub batch: Option<String>,
@@ -102,14 +109,16 @@ impl FilterArgs {
 
     /// The batch, if nothing else is narrowed: then the batch itself is meant, tasks that have not started included.
     pub fn whole_batch(&self) -> Option<&str> {
-        let others = Self { batch: None, ..self.clone() };
-        self.batch.as_deref().filter(|_| others.is_empty())
+        let mut others = self.clone();
+        others.origin.batch = None;
+        self.origin.batch.as_deref().filter(|_| others.is_empty())
     }
 
     /// The model, if nothing else is narrowed: then the model itself is meant, runs to come included.
     pub fn whole_model(&self) -> Option<&str> {
-        let others = Self { model: None, ..self.clone() };
-        self.model.as_deref().filter(|_| others.is_empty())
+        let mut others = self.clone();
+        others.origin.model = None;
+        self.origin.model.as_deref().filter(|_| others.is_empty())
     }
 
     /// The same narrowed to runs that stand like one of these, where it was not said.
@@ -120,26 +129,16 @@ impl FilterArgs {
 
     /// The request for the runs that are meant.
     pub fn route(&self, now: Timestamp) -> Route {
-        self.narrow(Route::to(["v1", "runs"]), now)
-    }
-
-    /// A request narrowed to what is of the runs that are meant.
-    pub(in crate::cli) fn narrow(&self, route: Route, now: Timestamp) -> Route {
         let states: Vec<&str> = self.standing.iter().map(|standing| standing.as_str()).collect();
-        let route = route
+        let route = Route::to(["v1", "runs"])
             .with_some("state", (!states.is_empty()).then(|| states.join(",")))
-            .with_some("outcome", self.outcome.as_deref())
-            .with_some("batch", self.batch.as_deref())
-            .with_some("model", self.model.as_deref())
-            .with_some("task_id", self.task.as_deref())
-            .with_some("since", self.since.map(|since| rfc3339(since.point(now))));
-        let labels = self.labels.iter().map(|(name, value)| format!("{name}={value}"));
-        labels.fold(route, |route, label| route.with("label", label))
+            .with_some("outcome", self.outcome.as_deref());
+        self.origin.narrow(route, now)
     }
 
     /// Whether a run's log has to be read to say whether it is meant.
     pub(in crate::cli) fn needs_log(&self) -> bool {
-        !self.labels.is_empty() || !self.standing.is_empty() || self.model.is_some()
+        !self.origin.labels.is_empty() || !self.standing.is_empty() || self.origin.model.is_some()
     }
 
     /// Whether an outcome is meant.
@@ -151,10 +150,28 @@ impl FilterArgs {
 
     /// Whether a run is meant, as far as its log has to be read for that.
     pub(in crate::cli) fn admits(&self, run: &RunView) -> bool {
-        self.labels.iter().all(|(name, value)| run.labels.get(name) == Some(value))
+        self.origin.labels.iter().all(|(name, value)| run.labels.get(name) == Some(value))
             && (self.standing.is_empty()
                 || self.standing.iter().any(|standing| standing.state() == run.state))
-            && self.model.as_ref().is_none_or(|model| run.model == *model)
+            && self.origin.model.as_ref().is_none_or(|model| run.model == *model)
+    }
+}
+
+impl OriginArgs {
+    /// Whether nothing is narrowed.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A request narrowed to what is of the runs that are meant.
+    pub(in crate::cli) fn narrow(&self, route: Route, now: Timestamp) -> Route {
+        let route = route
+            .with_some("batch", self.batch.as_deref())
+            .with_some("model", self.model.as_deref())
+            .with_some("task_id", self.task.as_deref())
+            .with_some("since", self.since.map(|since| rfc3339(since.point(now))));
+        let labels = self.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        labels.fold(route, |route, label| route.with("label", label))
     }
 }
 

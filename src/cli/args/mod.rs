@@ -20,7 +20,7 @@ mod filter;
 
 pub use confine::ConfineArgs;
 pub(super) use filter::since;
-pub use filter::{FilterArgs, Since, StandingArg};
+pub use filter::{FilterArgs, OriginArgs, Since, StandingArg};
 
 /// Flags of every command, before or after its name.
 #[derive(Clone, Debug, Args)]

@@ -1,6 +1,6 @@
 //! `herder policy check`: how a call would be judged, command by command.
 
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, io, path::Path};
 
 use clap::Args;
 use serde::Serialize;
@@ -14,13 +14,20 @@ use crate::{
         table::{Side, table},
     },
     config::policies,
-    domain::policy::{Judged, Subject, Verdict},
+    domain::{
+        call::EffectClass,
+        policy::{Judged, Subject, Verdict},
+    },
+    tool::workspace::{Intent, Told, Workspace},
 };
 
 pub(super) const ABOUT: &str = "Say how a call would be judged, and by which rule
 
 Each command of the line has a row, the whole line's verdict is last. One word behind -- is a command line as it is; of \
-several, each is one word of it, but those that are operators of a shell, as && or |. - reads the line from stdin. Nothing is run.";
+several, each is one word of it, but those that are operators of a shell, as && or |. - reads the line from stdin. Nothing is run.
+
+A path is looked up in the workspace that the configuration names, else in this folder, as the tool would: one that leads out of \
+it is denied whatever the policy says, since the tool refuses it.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder policy check mine.toml -- 'git status && rm -rf d'
@@ -30,7 +37,7 @@ pub(super) const AFTER: &str = "EXAMPLES
 
 EXIT CODES
   0  it is allowed
-  1  it is asked about or denied
+  1  it is asked about or denied, or the tool refuses it
   2  bad usage, or a file that is no policy";
 
 /// Characters of a command that a row shows.
@@ -93,9 +100,13 @@ pub(super) fn main(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> 
         let what = "there is nothing to judge: want a command behind --, or a path with --path";
         return Err(UsageError(what.to_owned()).into());
     }
+    let named = match named(args, tool.effect(), context)? {
+        Ok(named) => named,
+        Err(refused) => return refuse(args, &refused),
+    };
     // A command line touches the workspace as a whole.
     let workspace = [""];
-    let named: Vec<&str> = args.paths.iter().map(String::as_str).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
     let arguments = line.as_ref().map(|line| serde_json::json!({ "command": line }));
     let subject = Subject {
         tool: &args.tool,
@@ -117,6 +128,45 @@ pub(super) fn main(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> 
     };
     let _open = out.flush()?;
     Ok(if verdict == Verdict::Allow { Exit::Done } else { Exit::NotDone })
+}
+
+/// What policies call the paths; or why the tool refuses one of them.
+fn named(
+    args: &CheckArgs,
+    effect: EffectClass,
+    context: &Context,
+) -> Result<Result<Vec<String>, String>, UsageError> {
+    let intent = match effect {
+        EffectClass::Read => Intent::Read,
+        EffectClass::Write => Intent::Write,
+        EffectClass::Outside => return Ok(Ok(args.paths.clone())),
+    };
+    if args.paths.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    let folder = context.config.defaults.workspace.as_deref().unwrap_or(Path::new("."));
+    let workspace = Workspace::open(folder, &context.config.tools.read_roots)
+        .map_err(|error| UsageError(Told(&error).to_string()))?;
+    let named = args.paths.iter().map(|path| match workspace.resolve(path, intent) {
+        // Policies call the workspace itself so.
+        Ok(resolved) if resolved.shown() == "." => Ok(String::new()),
+        Ok(resolved) => Ok(resolved.shown().to_owned()),
+        Err(error) => Err(format!("the tool {} refuses it: {}", args.tool, Told(&error))),
+    });
+    Ok(named.collect())
+}
+
+/// Says that policy is not even asked.
+fn refuse(args: &CheckArgs, reason: &str) -> anyhow::Result<Exit> {
+    let verdict = Verdict::Deny;
+    let mut out = Output::stdout();
+    let _open = if args.json {
+        out.json(&Answer { verdict, reason, commands: Vec::new() })?
+    } else {
+        out.line(&format!("{}: {reason}", verdict.as_str()))?
+    };
+    let _open = out.flush()?;
+    Ok(Exit::NotDone)
 }
 
 /// The line that the words are.

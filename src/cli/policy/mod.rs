@@ -26,8 +26,8 @@ command begins with: \"git status\" fits `git status --short`. A * in a word sta
 \"make test $\" fits nothing more than that. A rule that allows fits a command by its name or in /bin, /usr/bin and \
 /usr/local/bin, without redirections to files, and without variables set for it, but those that only change how output looks; \
 a rule that asks or denies fits it from any folder. What is known only when it runs (`$x`, `eval \"$y\"`) is allowed by no rule \
-with `command`; that, and what an interpreter such as python runs, is asked about at least where a rule with `command` asks or \
-denies before one that allows it. A line that cannot be parsed is never allowed past a rule with `command`. It is a filter, and no \
+with `command`; that, and what is not looked into, is asked about at least where a rule with `command` asks or denies before one that allows \
+it: what interpreters run (python, awk, sed, vim), and programs that run others (ssh, docker, flock, make, npm, cargo run). A line that cannot be parsed is never allowed past a rule with `command`. It is a filter, and no \
 sandbox: a command that is allowed may start others.";
 
 pub(super) const AFTER: &str = "EXAMPLES

@@ -23,7 +23,7 @@ use crate::{
     cli::{
         approvals::shown::{self, Extent},
         paint,
-        start::{caller, say},
+        start::{answerer, say},
     },
     domain::{
         id::RunId,
@@ -146,7 +146,7 @@ impl Prompt {
     }
 
     async fn resolve(&self, found: &Found, answer: Answer, command: Arc<str>) {
-        let input = Input::Resolve { approval: found.number, answer, command, by: caller() };
+        let input = Input::Resolve { approval: found.number, answer, command, by: answerer() };
         match self.supervisor.ask(self.run, input).await {
             Ok(_) => {}
             Err(AskError::Refused(refused)) => say(&format!("too late: {refused}")),
@@ -163,7 +163,7 @@ impl Prompt {
 }
 
 fn show(found: &Found, extent: Extent) {
-    if let Some(detail) = shown::detail_of(found) {
+    if let Some(detail) = shown::detail_of(found, &found.run.id().to_string()) {
         tell(&format!("\n{}\n", shown::whole(&detail, paint(&io::stderr()), extent)));
     }
 }

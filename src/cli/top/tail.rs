@@ -92,6 +92,7 @@ mod tests {
                     events: 900,
                     text: None,
                     requests: Vec::new(),
+                    approvals: Vec::new(),
                     messages: None,
                 };
                 Ok(json!(detail).to_string())

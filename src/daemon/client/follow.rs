@@ -7,13 +7,14 @@ use tokio::time::Instant;
 
 use super::{Client, ClientError, Route};
 use crate::daemon::wire::{ApiError, Code};
+use crate::domain::time::Pauses;
 use crate::model::sse::{self, Decoder, Flow};
 
 /// How long a daemon that went away is waited for.
 const WINDOW: Duration = Duration::from_secs(30);
 
 /// Between two tries to reach it: at first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const PAUSES: Pauses = Pauses::between(Duration::from_millis(50), Duration::from_secs(1));
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Follower {
     /// # Errors
     /// The daemon refuses, or it is gone for longer than it is waited for.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
-        let mut pause = PAUSE.0;
+        let mut pauses = PAUSES;
         let mut since = None;
         loop {
             while let Some(event) = self.ready.pop_front() {
@@ -91,11 +92,10 @@ impl Follower {
                 Err(error) => {
                     self.connection = None;
                     let since = *since.get_or_insert_with(Instant::now);
-                    if since.elapsed() + pause > self.window {
+                    if since.elapsed() + pauses.coming() > self.window {
                         return Err(error);
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE.1);
+                    tokio::time::sleep(pauses.take()).await;
                 }
             }
         }

@@ -104,7 +104,8 @@ impl Desk {
     pub async fn approval(&self, name: &str) -> Result<ApprovalDetail, ApiError> {
         let found = approvals::find(&**self.store(), name).await?;
         let unknown = || ApiError::new(Code::UnknownApproval, format!("{name}: there is no such approval"));
-        let detail = approvals(&found.run, &found.log).into_iter().nth(place(found.number));
+        let name = approvals::name_of_run(&**self.store(), &found.run).await?;
+        let detail = approvals(&found.run, &name, &found.log).into_iter().nth(place(found.number));
         detail.ok_or_else(unknown)
     }
 
@@ -150,7 +151,11 @@ impl Desk {
 
     async fn asked(&self, run: RunId) -> Result<Vec<ApprovalDetail>, ApiError> {
         match read_run(&**self.store(), run).await {
-            Ok((state, log)) => Ok(approvals(&state, &log)),
+            Ok((state, _)) if state.approvals().is_empty() => Ok(Vec::new()),
+            Ok((state, log)) => {
+                let name = approvals::name_of_run(&**self.store(), &state).await?;
+                Ok(approvals(&state, &name, &log))
+            }
             // One run that cannot be read hides no other.
             Err(StoreError::Damaged { .. }) => Ok(Vec::new()),
             Err(error) => Err(error.into()),

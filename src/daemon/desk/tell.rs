@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
-    app::{conversation::chat_completions, state::read_run},
-    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, requests},
+    app::{approvals::name_of_run, conversation::chat_completions, state::read_run},
+    daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, approvals, requests},
     domain::{
         event::InputKind,
         id::{CallId, Seq},
@@ -144,6 +144,7 @@ impl Desk {
                 format!("the log of run {} does not begin with its task", record.run),
             )
         })?;
+        let name = name_of_run(&**self.store(), &state).await?;
         let kept = record.end.as_ref().and_then(|_| self.change(record.run)?.kept);
         Ok(RunDetail {
             isolate: Some(spec.isolate.as_str().to_owned()),
@@ -156,6 +157,7 @@ impl Desk {
             events: state.seq().get(),
             text: record.end.as_ref().map(|end| end.text.to_string()),
             requests: requests(&log),
+            approvals: approvals(&state, &name, &log).into_iter().map(|detail| detail.approval).collect(),
             messages: with_messages.then(|| chat_completions(spec, state.history())),
         })
     }

@@ -119,6 +119,9 @@ fn state(record: &RunRecord, glance: Option<&Glance>, keepers: &Keepers) -> RunS
 
 /// The state of a run that the board has.
 pub(super) fn standing(glance: &Glance, keepers: &Keepers) -> RunState {
+    if glance.is_answered() {
+        return RunState::Queued;
+    }
     if glance.is_held() || kept(glance, keepers).is_some() {
         return RunState::Paused;
     }
@@ -146,7 +149,7 @@ fn held(glance: &Glance, Keepers { shut, now, .. }: &Keepers) -> String {
         return "paused".to_owned();
     };
     let asked: Vec<String> = glance.approvals().map(|approval| approval_name(glance, approval)).collect();
-    if reason == ParkReason::Approval && !asked.is_empty() {
+    if reason == ParkReason::Approval {
         return format!("waits for approval {}", asked.join(", "));
     }
     let due = match glance.stand {
@@ -176,6 +179,9 @@ fn phase(record: &RunRecord, glance: Option<&Glance>, keepers: &Keepers) -> Stri
 
 /// Where an open run stands, in words.
 fn words(glance: &Glance, keepers: &Keepers) -> String {
+    if glance.is_answered() {
+        return waiting::ANSWERED.to_owned();
+    }
     if glance.is_held() {
         return held(glance, keepers);
     }

@@ -32,11 +32,13 @@ pub use token::{Token, TokenError};
 use connection::{Door, Shared};
 use wire::Wire;
 
+use crate::domain::time::Pauses;
+
 /// Connections beyond the limit that are told so. Beyond these too, clients wait in the system's own queue.
 const TURNED_AWAY: usize = 64;
 
 /// How long to leave off accepting when the system has no more files or memory for it, at first and at most.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const PAUSES: Pauses = Pauses::between(Duration::from_millis(10), Duration::from_secs(1));
 
 /// What a client may cost.
 #[derive(Clone, Debug)]
@@ -180,19 +182,18 @@ impl Server {
 
     async fn listen(&self, listener: Listener) {
         let work = async {
-            let mut pause = BACKOFF.0;
+            let mut pauses = PAUSES;
             loop {
                 match listener.accept().await {
                     Ok(peer) => {
-                        pause = BACKOFF.0;
+                        pauses.restart();
                         let Some(seat) = self.seat().await else { return };
                         self.start(peer, seat);
                     }
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept connections");
-                        sleep(pause).await;
-                        pause = (pause * 2).min(BACKOFF.1);
+                        sleep(pauses.take()).await;
                     }
                 }
             }

@@ -69,6 +69,10 @@ pub struct ApprovalView {
     /// Its name: the run's id and the approval's number.
     #[schema(example = "0198c2a1-7d4e-7c3a-9b1f-2f6d8e4a5b6c.1")]
     pub id: String,
+    /// A shorter name for people, by which it is found for now: with the task's id, or the beginning of the run's.
+    #[serde(default)]
+    #[schema(example = "task-17.1")]
+    pub name: String,
     /// The run.
     #[schema(format = "uuid")]
     pub run: String,
@@ -168,13 +172,18 @@ pub struct Answered {
     pub seq: Option<u64>,
 }
 
-/// What people were asked about a run's calls, by its log, the first ones first.
-pub fn approvals(run: &Run, log: &[Envelope]) -> Vec<ApprovalDetail> {
+/// What people were asked about a run's calls, by its log, the first ones first; `name` is what people call the run.
+pub fn approvals(run: &Run, name: &str, log: &[Envelope]) -> Vec<ApprovalDetail> {
     let Some(spec) = run.spec() else { return Vec::new() };
-    run.approvals().iter().map(|approval| detail(run, spec, approval, log)).collect()
+    run.approvals().iter().map(|approval| detail((run, name), spec, approval, log)).collect()
 }
 
-fn detail(run: &Run, spec: &TaskSpec, approval: &Approval, log: &[Envelope]) -> ApprovalDetail {
+fn detail(
+    (run, name): (&Run, &str),
+    spec: &TaskSpec,
+    approval: &Approval,
+    log: &[Envelope],
+) -> ApprovalDetail {
     let request = &*approval.request;
     let calls = run.history().iter().flat_map(|message| match message {
         Message::Assistant(reply) => reply.calls.as_slice(),
@@ -186,6 +195,7 @@ fn detail(run: &Run, spec: &TaskSpec, approval: &Approval, log: &[Envelope]) -> 
     ApprovalDetail {
         approval: ApprovalView {
             id: format!("{}.{number}", run.id()),
+            name: format!("{name}.{number}"),
             run: run.id().to_string(),
             task_id: spec.task_id.as_deref().map(str::to_owned),
             batch: spec.batch.map(|batch| batch.to_string()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{RequestView, number, schema};
+use super::{ApprovalView, RequestView, number, schema};
 use crate::{domain::usage::Usage, tool::isolate::Change};
 
 /// That something was submitted, and what it is called.
@@ -184,6 +184,9 @@ pub struct RunDetail {
     /// Requests to models that are over, the first ones first.
     #[serde(default)]
     pub requests: Vec<RequestView>,
+    /// What people were asked about its calls, the first ones first.
+    #[serde(default)]
+    pub approvals: Vec<ApprovalView>,
     /// The conversation in the form of Chat Completions, if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]

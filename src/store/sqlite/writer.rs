@@ -26,7 +26,10 @@ use super::{
 use crate::{
     clock::{Clock, SystemClock},
     crash::{self, Edge, Point},
-    domain::id::{Pos, RunId, Seq},
+    domain::{
+        id::{Pos, RunId, Seq},
+        time::Pauses,
+    },
     store::{StoreError, Ticket, health::Health, tickets::Tickets},
     telemetry::{metric, span},
 };
@@ -37,7 +40,7 @@ const PATIENCE: u32 = 4;
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// Between two tries while there is no room: at first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: Pauses = Pauses::between(Duration::from_millis(100), Duration::from_secs(5));
 
 pub(super) struct Writer {
     db: Connection,
@@ -126,7 +129,7 @@ impl Writer {
 
     /// Writes a group, as soon as there is room for it. Once the log is closed there is nobody to wait for.
     fn write(&mut self, group: &Group) -> rusqlite::Result<Written> {
-        let mut pause = PAUSE.0;
+        let mut pauses = PAUSES;
         loop {
             let error = match write(&mut self.db, &mut self.heads, group) {
                 Ok(written) => return Ok(written),
@@ -138,10 +141,9 @@ impl Writer {
                 return Err(error);
             }
             self.set_stuck(&error);
-            if self.queue.rest(pause) {
+            if self.queue.rest(pauses.take()) {
                 return Err(error);
             }
-            pause = (pause * 2).min(PAUSE.1);
         }
     }
 

@@ -14,6 +14,7 @@ mod expansion;
 mod here;
 mod names;
 mod options;
+mod programs;
 mod reader;
 mod simple;
 #[cfg(test)]

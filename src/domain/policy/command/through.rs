@@ -1,7 +1,7 @@
 //! Makes parts of a command: of its own words, and of what it has others run.
 
 use super::{
-    Part, Read, Sight, Word, names,
+    Part, Read, Sight, Word, names, programs,
     reader::Reader,
     unread,
     wrapper::{self, How, Inner, Runs},
@@ -88,7 +88,7 @@ impl Reader<'_, '_> {
         let arguments = command.words.get(1..).unwrap_or_default();
         let how = How { is_bare, is_sh: self.is_sh, has_lists: self.out.has_lists };
         let runs = wrapper::look(name, arguments, how);
-        let sight = match altering.or_else(|| names::runs_more(name, arguments)) {
+        let sight = match altering.or_else(|| programs::runs_more(name, arguments)) {
             Some(why) => Sight::Opaque(why),
             None => Sight::Clear,
         };

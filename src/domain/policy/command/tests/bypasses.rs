@@ -64,6 +64,41 @@ fn what_is_forbidden_is_found_behind_what_runs_it() {
 }
 
 #[test]
+fn what_a_program_runs_that_is_not_looked_into_is_asked_about() {
+    let lines = "
+        taskset 1 rm d; chrt -f 1 rm d; flock f rm d; setpriv --reuid 1 rm d; prlimit --nofile=1 rm d; numactl -N 0 rm d
+        unshare -r rm d; nsenter -t 1 rm d; systemd-run rm d; bwrap rm d; setarch i386 rm d; capsh -- -c 'rm d'
+        su -c 'rm d'; runuser -u me rm d; sg g 'rm d'; ssh h rm d; docker run i rm d; podman exec c rm d; kubectl exec p -- rm d
+        script -c 'rm d'; parallel rm ::: d; entr rm d; strace rm d; gdb -ex '!rm d'; tmux new 'rm d'; at now; run-parts d
+        /lib64/ld-linux-x86-64.so.2 /bin/rm d; ld.so rm d; tini rm d; hyperfine 'rm d'; socat - EXEC:'rm d'; ldd ./rm
+        python3 -c x; perl -e x; awk 'BEGIN{system(\"rm d\")}'; sed '1e rm d' f; vim -c '!rm d'; node -e x; java X; dc -e '!rm d'
+        tar cf a b --to-command='rm d'; tar cf a b --checkpoint-action=exec='rm d'; rsync -e 'rm d' a b; scp -S rm a b
+        make d; npm run d; npx rm; yarn d; pnpm d; uv run rm; poetry run rm; nix-shell --run 'rm d'; gradle d; ./gradlew d
+        cargo run; cargo -q r; cargo build --config 'alias.b=1'; go run d; go test -exec 'rm d' .; go test --exec 'rm d' .
+        git bisect run rm d; git rebase --exec 'rm d'; ip netns exec n rm d
+    ";
+    for line in lines.lines().flat_map(|line| line.split("; ")).map(str::trim).filter(|line| !line.is_empty())
+    {
+        assert_eq!(judge(OPEN, line).0, Verdict::Ask, "{line}");
+    }
+    for line in ["cargo test", "cargo build --release", "go test ./...", "git log", "rsync a b", "ip addr"] {
+        assert_eq!(judge(OPEN, line).0, Verdict::Allow, "{line}");
+    }
+}
+
+#[test]
+fn what_a_program_runs_that_is_looked_through_is_found() {
+    let lines = "
+        setsid rm d; stdbuf -o0 rm d; ionice -c 3 rm d; nice rm d; time rm d; command rm d; builtin rm d; exec rm d; eval rm d
+        chroot / rm d; sudo rm d; doas rm d; busybox rm d; toybox rm d; watch rm d; trap 'rm d' EXIT; coproc rm d
+    ";
+    for line in lines.lines().flat_map(|line| line.split("; ")).map(str::trim).filter(|line| !line.is_empty())
+    {
+        assert_eq!(judge(OPEN, line).0, Verdict::Deny, "{line}");
+    }
+}
+
+#[test]
 fn where_everything_is_allowed_nothing_is_looked_into() {
     let trusted = r#"{ "name": "t", "rule": [{ "decision": "allow" }] }"#;
     for line in ["$x", "'", "rm -rf d", "eval \"$y\"", ""] {
