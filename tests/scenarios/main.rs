@@ -10,9 +10,11 @@
 mod accounts;
 mod approvals;
 mod approvals_terminal;
+mod asked_once;
 mod asking;
 mod batch;
 mod budget;
+mod cancelling;
 mod confine;
 mod daemon;
 mod daemon_batch;
