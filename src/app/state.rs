@@ -152,6 +152,13 @@ impl State {
         })
     }
 
+    /// Whether a process is at work on the runs that are open; else they go on once one is again. Where that cannot be known,
+    /// it is taken to be so.
+    pub fn is_attended(&self) -> bool {
+        let Some(folder) = &self.folder else { return true };
+        StateFolder::holder(folder.path()).map_or(true, |holder| holder.is_some())
+    }
+
     /// Where outputs go that are too long for the log.
     pub fn spill_root(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.path().join("spill"))

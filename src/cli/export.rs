@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     app::{
-        isolation,
         state::{State, find},
         transfer::{Imported, export, import, read},
     },
@@ -95,7 +94,7 @@ pub(crate) async fn export_main(args: ExportArgs, context: Context) -> anyhow::R
     let runs = match &args.run {
         Some(name) => vec![find(&*state.store, name).await?.run],
         None => {
-            let list = folder::list(&*state.store, &isolation::patches(&state), &args.filter, None).await?;
+            let list = folder::list(&state, &args.filter, None).await?;
             list.runs.iter().filter_map(|run| run.id.parse().ok()).collect()
         }
     };

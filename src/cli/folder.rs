@@ -1,16 +1,17 @@
 //! The runs of a state folder, in the shapes in which the daemon shows its own: one table and one JSON for both.
 //!
-//! Told from the log alone, so it is as true while another process writes as it is afterwards. What only a process knows, as
-//! that a run is held or what a call touches, is not known here.
+//! Told from the log, so it is as true while another process writes as it is afterwards, and from whether there is such a
+//! process: what was under way when the last one died is not any more. What only a process knows, as that a run is held or what
+//! a call touches, is not known here.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::{
     app::{
         approvals::name_of_run,
         conversation::chat_completions,
         isolation,
-        state::{FindError, find, read_run},
+        state::{FindError, State, find, read_run},
         waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
@@ -36,13 +37,17 @@ use super::{
 /// Characters of a text of which only the beginning is shown.
 const BEGINNING: usize = 120;
 
+/// What an open run waits for that no process has.
+const UNATTENDED: &str = "nobody is at work on it; it goes on at the next start";
+
 /// The runs that are meant, the newest last, at most `limit` of them; and how many there are.
 pub(super) async fn list(
-    store: &dyn EventStore,
-    patches: &Path,
+    state: &State,
     filter: &FilterArgs,
     limit: Option<usize>,
 ) -> anyhow::Result<RunList> {
+    let folder = Folder::of(state);
+    let store = folder.store;
     let batch = match &filter.origin.batch {
         Some(name) => Some(self::batch(store, name).await?),
         None => None,
@@ -59,7 +64,7 @@ pub(super) async fn list(
     for record in meant {
         // A log is read only of what is shown, if it is not the log that says whether it is meant.
         if runs.len() < limit || filter.needs_log() {
-            let run = view(store, patches, record).await?;
+            let run = folder.view(record).await?;
             if !filter.admits(&run) {
                 continue;
             }
@@ -111,21 +116,17 @@ pub(super) async fn approvals(
 }
 
 /// A run by its id, the beginning of one, or its task's id.
-pub(super) async fn detail(
-    store: &dyn EventStore,
-    patches: &Path,
-    name: &str,
-    messages: bool,
-) -> anyhow::Result<RunDetail> {
-    let record = find(store, name).await?;
-    let (state, log) = read_run(store, record.run).await?;
+pub(super) async fn detail(state: &State, name: &str, messages: bool) -> anyhow::Result<RunDetail> {
+    let folder = Folder::of(state);
+    let record = find(folder.store, name).await?;
+    let (state, log) = read_run(folder.store, record.run).await?;
     let Some(spec) = state.spec() else {
         anyhow::bail!("the log of run {} does not begin with its task", record.run)
     };
-    let change = isolation::change(patches, record.run).await;
-    let name = name_of_run(store, &state).await?;
+    let change = isolation::change(&folder.patches, record.run).await;
+    let name = name_of_run(folder.store, &state).await?;
     Ok(RunDetail {
-        run: shown(&record, &state).with_change(change.as_ref()),
+        run: folder.shown(&record, &state).with_change(change.as_ref()),
         isolate: Some(spec.isolate.as_str().to_owned()),
         kept: change.and_then(|change| change.kept),
         task: spec.task.to_string(),
@@ -155,87 +156,162 @@ async fn batch(store: &dyn EventStore, name: &str) -> anyhow::Result<BatchId> {
     })
 }
 
-async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Result<RunView, StoreError> {
-    match read_run(store, record.run).await {
-        Ok((run, _)) => {
-            let change = isolation::change(patches, record.run).await;
-            Ok(shown(record, &run).with_change(change.as_ref()))
-        }
-        // One run that cannot be read hides no other.
-        Err(StoreError::Damaged { .. }) => {
-            let mut view = shown(record, &Run::new(record.run));
-            "its log is damaged".clone_into(&mut view.about);
-            if record.end.is_none() {
-                view.state = RunState::Running;
-                "open: its log is damaged".clone_into(&mut view.phase);
-            }
-            Ok(view)
-        }
-        Err(error) => Err(error),
-    }
+/// What runs are shown by.
+struct Folder<'a> {
+    store: &'a dyn EventStore,
+    patches: PathBuf,
+    /// Whether a process is at work on those that are open.
+    is_attended: bool,
 }
 
-fn shown(record: &RunRecord, run: &Run) -> RunView {
-    let (spec, end) = (run.spec(), record.end.as_deref());
-    let usage = end.map_or_else(|| run.usage(), |end| end.usage);
-    RunView {
-        id: record.run.to_string(),
-        batch: record.batch.map(|batch| batch.to_string()),
-        task_id: record.task_id.as_deref().map(str::to_owned),
-        attempt: record.attempt,
-        predecessor: spec.and_then(|spec| spec.predecessor).map(|run| run.to_string()),
-        about: spec.map(|spec| one_line(&spec.task, BEGINNING)).unwrap_or_default(),
-        model: spec.map(|spec| spec.model.to_string()).unwrap_or_default(),
-        labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
-        priority: spec.map(|spec| spec.priority).unwrap_or_default(),
-        state: match (end, run.phase()) {
-            (Some(_), _) | (None, Phase::Ended(_)) => RunState::Ended,
-            (None, Phase::New | Phase::Queued) => RunState::Queued,
-            (None, _) if is_answered(run) => RunState::Queued,
-            (None, _) if run.parked().is_some() => RunState::Paused,
-            (None, Phase::Between | Phase::Thinking { .. } | Phase::Acting(_)) => RunState::Running,
-        },
-        phase: end.map_or_else(|| phase(run), |end| end.outcome.to_string()),
-        outcome: end.map(|end| end.outcome.as_str().to_owned()),
-        detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
-        error: end.and_then(|end| end.error.as_deref()).map(str::to_owned),
-        turns: end.map_or_else(|| run.turn(), |end| end.turns),
-        calls: end.map_or_else(|| run.answered(), |end| end.calls),
-        open_calls: open_calls(run),
-        usage: tokens(usage),
-        cost_usd: usage.cost.map(|cost| cost.usd()),
-        submitted_at: rfc3339(record.submitted_at),
-        started_at: run.started_at().map(rfc3339),
-        ended_at: record.ended_at.map(rfc3339),
-        duration_ms: end.map(|end| end.duration_us / 1_000),
-        said: said(run),
-        branch: None,
-        base: None,
-        patch_path: None,
-        files_changed: None,
+impl<'a> Folder<'a> {
+    fn of(state: &'a State) -> Self {
+        Self { store: &*state.store, patches: isolation::patches(state), is_attended: state.is_attended() }
+    }
+
+    async fn view(&self, record: &RunRecord) -> Result<RunView, StoreError> {
+        match read_run(self.store, record.run).await {
+            Ok((run, _)) => {
+                let change = isolation::change(&self.patches, record.run).await;
+                Ok(self.shown(record, &run).with_change(change.as_ref()))
+            }
+            // One run that cannot be read hides no other.
+            Err(StoreError::Damaged { .. }) => {
+                let mut view = self.shown(record, &Run::new(record.run));
+                "its log is damaged".clone_into(&mut view.about);
+                if record.end.is_none() {
+                    view.state = if self.is_attended { RunState::Running } else { RunState::Queued };
+                    "open: its log is damaged".clone_into(&mut view.phase);
+                }
+                Ok(view)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn shown(&self, record: &RunRecord, run: &Run) -> RunView {
+        let (spec, end) = (run.spec(), record.end.as_deref());
+        let usage = end.map_or_else(|| run.usage(), |end| end.usage);
+        RunView {
+            id: record.run.to_string(),
+            batch: record.batch.map(|batch| batch.to_string()),
+            task_id: record.task_id.as_deref().map(str::to_owned),
+            attempt: record.attempt,
+            predecessor: spec.and_then(|spec| spec.predecessor).map(|run| run.to_string()),
+            about: spec.map(|spec| one_line(&spec.task, BEGINNING)).unwrap_or_default(),
+            model: spec.map(|spec| spec.model.to_string()).unwrap_or_default(),
+            labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
+            priority: spec.map(|spec| spec.priority).unwrap_or_default(),
+            state: if end.is_some() { RunState::Ended } else { self.state(run) },
+            phase: end.map_or_else(|| self.phase(run), |end| end.outcome.to_string()),
+            outcome: end.map(|end| end.outcome.as_str().to_owned()),
+            detail: end.and_then(|end| end.outcome.detail()).map(str::to_owned),
+            error: end.and_then(|end| end.error.as_deref()).map(str::to_owned),
+            turns: end.map_or_else(|| run.turn(), |end| end.turns),
+            calls: end.map_or_else(|| run.answered(), |end| end.calls),
+            open_calls: self.open_calls(run),
+            usage: tokens(usage),
+            cost_usd: usage.cost.map(|cost| cost.usd()),
+            submitted_at: rfc3339(record.submitted_at),
+            started_at: run.started_at().map(rfc3339),
+            ended_at: record.ended_at.map(rfc3339),
+            duration_ms: end.map(|end| end.duration_us / 1_000),
+            said: said(run),
+            branch: None,
+            base: None,
+            patch_path: None,
+            files_changed: None,
+        }
+    }
+
+    /// Whether somebody is at work on a run that has a slot as far as its log says.
+    const fn is_at_work(&self, run: &Run) -> bool {
+        self.is_attended && !run.is_interrupted()
+    }
+
+    fn state(&self, run: &Run) -> RunState {
+        match run.phase() {
+            Phase::Ended(_) => RunState::Ended,
+            Phase::New | Phase::Queued => RunState::Queued,
+            Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) if is_answered(run) => {
+                RunState::Queued
+            }
+            Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) if run.parked().is_some() => {
+                RunState::Paused
+            }
+            // It has no slot any more.
+            Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) if !self.is_at_work(run) => {
+                RunState::Queued
+            }
+            Phase::Between | Phase::Thinking { .. } | Phase::Acting(_) => RunState::Running,
+        }
+    }
+
+    fn open_calls(&self, run: &Run) -> Vec<CallView> {
+        let Phase::Acting(calls) = run.phase() else { return Vec::new() };
+        let open = calls.iter().filter_map(|open| {
+            let waits = match open.stage {
+                Stage::Asked
+                | Stage::Deciding(_)
+                | Stage::Rejected(..)
+                | Stage::Judged(_)
+                | Stage::InDoubt(..) => true,
+                Stage::Started(..) => !self.is_at_work(run),
+                Stage::Answered(_) => return None,
+            };
+            let (call, tool) = (open.call.id.to_string(), open.call.name.to_string());
+            Some(CallView { call, tool, waits, access: Vec::new() })
+        });
+        open.collect()
+    }
+
+    /// Where a run stands, in words.
+    fn phase(&self, run: &Run) -> String {
+        let asked: Vec<String> =
+            run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
+        if is_answered(run) {
+            return if self.is_attended {
+                waiting::ANSWERED.to_owned()
+            } else {
+                format!("answered: {UNATTENDED}")
+            };
+        }
+        if let Some(ParkReason::Approval) = run.parked() {
+            return format!("waits for approval {}", asked.join(", "));
+        }
+        if let Some(reason) = run.parked() {
+            let words = waiting::words(reason, run.not_before(), SystemClock.now());
+            return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
+        }
+        let has_begun = matches!(run.phase(), Phase::Between | Phase::Thinking { .. } | Phase::Acting(_));
+        if has_begun && !self.is_at_work(run) {
+            let until = if self.is_attended { "goes on once it has a slot" } else { UNATTENDED };
+            return format!("interrupted: {until}");
+        }
+        match run.phase() {
+            Phase::New => "new".to_owned(),
+            Phase::Queued if self.is_attended => "queued: waits for a slot".to_owned(),
+            Phase::Queued => format!("queued: {UNATTENDED}"),
+            Phase::Between => "between turns".to_owned(),
+            Phase::Thinking { attempt: 1, .. } => "thinking: waits for the model".to_owned(),
+            Phase::Thinking { attempt, .. } => format!("thinking: request {attempt} of this turn"),
+            Phase::Acting(calls) => {
+                let running = calls
+                    .iter()
+                    .filter(|open| open.is_started())
+                    .map(|open| format!("{} runs", open.call.name));
+                let waiting =
+                    run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
+                let asking = asked.into_iter().map(|name| format!("approval {name} is waited for"));
+                format!("acting: {}", running.chain(waiting).chain(asking).collect::<Vec<_>>().join(", "))
+            }
+            Phase::Ended(outcome) => outcome.to_string(),
+        }
     }
 }
 
 const fn tokens(usage: Usage) -> Tokens {
     Tokens { input: usage.input, output: usage.output, cached: usage.cached, estimated: usage.estimated }
-}
-
-fn open_calls(run: &Run) -> Vec<CallView> {
-    let Phase::Acting(calls) = run.phase() else { return Vec::new() };
-    let open = calls.iter().filter_map(|open| {
-        let waits = match open.stage {
-            Stage::Asked
-            | Stage::Deciding(_)
-            | Stage::Rejected(..)
-            | Stage::Judged(_)
-            | Stage::InDoubt(..) => true,
-            Stage::Started(..) => false,
-            Stage::Answered(_) => return None,
-        };
-        let (call, tool) = (open.call.id.to_string(), open.call.name.to_string());
-        Some(CallView { call, tool, waits, access: Vec::new() })
-    });
-    open.collect()
 }
 
 fn said(run: &Run) -> String {
@@ -257,40 +333,6 @@ fn approval_name(run: &Run, approval: u32) -> String {
 /// Whether people have decided about all that it was parked for.
 fn is_answered(run: &Run) -> bool {
     run.parked() == Some(ParkReason::Approval) && run.open_approvals().next().is_none()
-}
-
-/// Where a run stands, in words.
-fn phase(run: &Run) -> String {
-    let asked: Vec<String> = run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
-    if is_answered(run) {
-        return waiting::ANSWERED.to_owned();
-    }
-    if let Some(ParkReason::Approval) = run.parked() {
-        return format!("waits for approval {}", asked.join(", "));
-    }
-    if let Some(reason) = run.parked() {
-        let words = waiting::words(reason, run.not_before(), SystemClock.now());
-        return if reason == ParkReason::Paused { words } else { format!("waits: {words}") };
-    }
-    if run.is_interrupted() {
-        return "interrupted: goes on at the next start".to_owned();
-    }
-    match run.phase() {
-        Phase::New => "new".to_owned(),
-        Phase::Queued => "queued: waits for a slot".to_owned(),
-        Phase::Between => "between turns".to_owned(),
-        Phase::Thinking { attempt: 1, .. } => "thinking: waits for the model".to_owned(),
-        Phase::Thinking { attempt, .. } => format!("thinking: request {attempt} of this turn"),
-        Phase::Acting(calls) => {
-            let running =
-                calls.iter().filter(|open| open.is_started()).map(|open| format!("{} runs", open.call.name));
-            let waiting =
-                run.waiting_calls().map(|call| format!("{} waits for its lock or permit", call.name));
-            let asking = asked.into_iter().map(|name| format!("approval {name} is waited for"));
-            format!("acting: {}", running.chain(waiting).chain(asking).collect::<Vec<_>>().join(", "))
-        }
-        Phase::Ended(outcome) => outcome.to_string(),
-    }
 }
 
 /// The run that a name stands for, or nothing if there is no name.
@@ -340,7 +382,9 @@ mod tests {
         let store = store(5).await;
         let origin = OriginArgs { labels: vec![("odd".into(), "true".into())], ..OriginArgs::default() };
         let odd = FilterArgs { origin, ..FilterArgs::default() };
-        let list = list(&store, Path::new("/nowhere"), &odd, Some(2)).await.expect("readable");
+        let mut state = State::in_memory();
+        state.store = Arc::new(store);
+        let list = list(&state, &odd, Some(2)).await.expect("readable");
         let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
         assert_eq!(ids, [Some('3'), Some('5')]);
         assert_eq!((list.counts.total, list.counts.open), (3, 3));

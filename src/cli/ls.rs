@@ -19,7 +19,7 @@ use super::{
     table,
 };
 use crate::{
-    app::{isolation, state::log_bytes},
+    app::state::log_bytes,
     clock::{Clock, SystemClock},
     daemon::{
         client::{Client, ClientError},
@@ -103,7 +103,7 @@ fn log_size(source: &Source) -> Option<String> {
 
 async fn list(source: &Source, filter: &FilterArgs, limit: Option<usize>) -> anyhow::Result<RunList> {
     match source {
-        Source::Folder(state) => folder::list(&*state.store, &isolation::patches(state), filter, limit).await,
+        Source::Folder(state) => folder::list(state, filter, limit).await,
         Source::Daemon(client, _) => Ok(ask(client, filter, limit).await?),
     }
 }
@@ -157,9 +157,7 @@ async fn watch(source: &Source, args: &LsArgs) -> anyhow::Result<Exit> {
         let room = usize::from(rows).saturating_sub(3).max(1);
         let limit = args.limit.map_or(room, |limit| limit.get().min(room));
         let list = match source {
-            Source::Folder(state) => {
-                folder::list(&*state.store, &isolation::patches(state), &args.filter, Some(limit)).await?
-            }
+            Source::Folder(state) => folder::list(state, &args.filter, Some(limit)).await?,
             Source::Daemon(client, _) => {
                 patiently(PATIENCE, || ask(client, &args.filter, Some(limit))).await?
             }

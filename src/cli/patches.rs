@@ -25,9 +25,7 @@ pub(super) async fn patches(runs: &[String], context: &Context) -> anyhow::Resul
     let mut patches = Vec::with_capacity(runs.len());
     for name in runs {
         let detail = match &source {
-            Source::Folder(state) => {
-                folder::detail(&*state.store, &isolation::patches(state), name, false).await?
-            }
+            Source::Folder(state) => folder::detail(state, name, false).await?,
             Source::Daemon(client, _) => client.get(&Route::to(["v1", "runs", name])).await?,
         };
         let bytes = match (&source, has_patch(name, &detail)?) {

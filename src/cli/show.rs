@@ -14,12 +14,9 @@ use super::{
     stdout::Output,
     table,
 };
-use crate::{
-    app::isolation,
-    daemon::{
-        client::Route,
-        wire::{RequestEnd, RequestView, RunDetail},
-    },
+use crate::daemon::{
+    client::Route,
+    wire::{RequestEnd, RequestView, RunDetail},
 };
 
 pub(super) const ABOUT: &str = "Show one run: its task, how far it is, how it ended
@@ -50,8 +47,7 @@ pub struct ShowArgs {
 pub(crate) async fn main(args: ShowArgs, context: Context) -> anyhow::Result<Exit> {
     let run = match source(&context).await? {
         Source::Folder(state) => {
-            let run =
-                folder::detail(&*state.store, &isolation::patches(&state), &args.run, args.messages).await?;
+            let run = folder::detail(&state, &args.run, args.messages).await?;
             state.close().await;
             run
         }

@@ -86,9 +86,7 @@ pub(super) enum LaunchError {
 
 impl From<LaunchError> for Output {
     fn from(error: LaunchError) -> Self {
-        let is_cancelled = matches!(error, LaunchError::Spawn(SpawnError::Cancelled));
-        let failure = if is_cancelled { Failure::Cancelled } else { Failure::Failed };
-        Self::failed(failure, Told(&error).to_string())
+        Self::failed(Failure::Failed, Told(&error).to_string())
     }
 }
 
@@ -136,7 +134,10 @@ impl Launcher {
             },
         };
         let started = Instant::now();
-        let running = self.runner.start_unless(spec, &context.cancel).await?;
+        let running = match self.runner.start_unless(spec, &context.cancel).await {
+            Err(SpawnError::Cancelled(output)) => return Ok(ending::cancelled(output)),
+            started => started?,
+        };
         crash::point(Point::CommandStarted);
         if let Some(leader) = running.leader() {
             context.processes.tell(leader);

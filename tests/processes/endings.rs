@@ -130,10 +130,12 @@ async fn a_guard_that_is_no_guard_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_cancelled_while_its_guard_starts_does_not_wait_for_it() {
+async fn a_command_that_is_cancelled_while_its_guard_starts_does_not_wait_for_it_and_keeps_its_output() {
     let scene = Scene::new();
     let silent = scene.path().join("silent");
-    let script = format!("#!/bin/sh\necho up > {}/up\nexec cat > /dev/null\n", scene.path().display());
+    // As of a guard whose command is ahead of its report.
+    let script =
+        format!("#!/bin/sh\necho begun\necho up > {}/up\nexec cat > /dev/null\n", scene.path().display());
     fs::write(&silent, script).unwrap();
     fs::set_permissions(&silent, fs::Permissions::from_mode(0o755)).unwrap();
     let (runner, cancel) = (ProcessRunner::with_executable(&silent), CancellationToken::new());
@@ -142,7 +144,8 @@ async fn a_command_that_is_cancelled_while_its_guard_starts_does_not_wait_for_it
             scene.until_file("up").await;
             cancel.cancel();
         });
-    assert!(matches!(ended, Ok(Err(SpawnError::Cancelled))), "{ended:?}");
+    let Ok(Err(SpawnError::Cancelled(output))) = ended else { panic!("{ended:?}") };
+    assert_eq!(output.text, "begun\n");
     scene.assert_nothing_runs();
 }
 

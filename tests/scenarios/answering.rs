@@ -58,9 +58,10 @@ fn a_run_does_not_wait_for_an_approval_any_more_that_was_answered() {
     };
     assert_eq!(standing("a"), ("paused".to_owned(), "waits for approval a.1".to_owned()));
     on_state(&place, &["approve", "a.1"]).expect(0);
-    assert_eq!(standing("a"), ("queued".to_owned(), "answered: goes on once it has a slot".to_owned()));
+    let answered = "answered: nobody is at work on it; it goes on at the next start";
+    assert_eq!(standing("a"), ("queued".to_owned(), answered.to_owned()));
     let listed = on_state(&place, &["ls", "--standing", "queued"]).expect(0).out;
-    assert!(listed.contains("answered: goes on once") && !listed.contains("waits"), "{listed}");
+    assert!(listed.contains("answered: nobody is at work on it") && !listed.contains("waits"), "{listed}");
     assert_eq!(standing("b").1, "waits for approval b.1");
 }
 

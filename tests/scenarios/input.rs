@@ -82,6 +82,22 @@ fn a_mistake_leaves_an_earlier_batch_as_it_is() {
 }
 
 #[test]
+fn blank_lines_count_as_lines_and_a_last_line_needs_no_end() {
+    let place = Place::new();
+    let says = |id: &str| says(id, "x").to_string();
+    place.write("in.jsonl", format!("{}\n\n   \n{{\"id\": \"b\", \"task\":\n{}", says("a"), says("a")));
+    refused(
+        &place,
+        &[],
+        &[
+            "herder: in.jsonl:4: not JSON at column 19: EOF while parsing a value; want one JSON object, as {\"id\": \
+             \"a\", \"task\": \"...\"}",
+            "herder: in.jsonl:5: id: \"a\" is the id of line 1 too; give each task an id of its own",
+        ],
+    );
+}
+
+#[test]
 fn many_mistakes_are_counted_after_the_first_twenty() {
     let place = Place::new();
     place.write("in.jsonl", "{}\n".repeat(50));

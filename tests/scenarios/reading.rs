@@ -190,6 +190,37 @@ fn a_log_is_read_beside_the_process_that_writes_it() {
 }
 
 #[test]
+fn once_their_process_was_killed_it_is_said_of_open_runs_that_nobody_is_at_work_on_them() {
+    let place = Place::new();
+    let thinks = task("thinks", json!([{"text": "x", "delay_ms": 600_000}]));
+    place.tasks("in.jsonl", &[thinks, bash("acts", "echo > begun; sleep 300"), says("waits", "x")]);
+    let batch = place.start(&["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "2"]);
+    until("the command runs", || place.path("work/begun").exists());
+    let stand = || -> Vec<(String, String)> {
+        let listed = place.herder(&with_state(&["ls", "--json"])).expect(0).json();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        listed.iter().map(|run| (text(&run["state"]), text(&run["phase"]))).collect()
+    };
+    let running = || stand().iter().filter(|(state, _)| state == "running").count();
+    until("both are seen to be at work", || running() == 2);
+    batch.kill();
+
+    for (state, phase) in stand() {
+        assert_eq!(state, "queued");
+        let told = phase.ends_with(": nobody is at work on it; it goes on at the next start");
+        assert!(told && (phase.starts_with("interrupted: ") || phase.starts_with("queued: ")), "{phase}");
+    }
+    let listed = place.herder(&with_state(&["ls"])).expect(0).out;
+    assert_eq!(listed.matches("interrupted: nobody is at work on it").count(), 2, "{listed}");
+    assert_eq!(place.herder(&with_state(&["ls", "--standing", "running"])).expect(0).out, "");
+    let shown = place.herder(&with_state(&["show", "acts"])).expect(0).out;
+    assert!(shown.contains("\nstands     interrupted: nobody is at work on it; "), "{shown}");
+    assert!(!shown.contains(" bash runs"), "{shown}");
+    let shown = place.herder(&with_state(&["show", "acts", "--json"])).expect(0).json().remove(0);
+    assert_eq!(shown["open_calls"][0]["waits"], true, "{shown}");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_the_listing_quietly() {
     let place = Place::new();
     let long = "words ".repeat(2_000);

@@ -3,7 +3,10 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, assert_sound, call, field, until};
+use crate::{
+    daemon::Daemon,
+    support::{Ended, Place, assert_sound, call, field, until},
+};
 
 fn place(script: &Value) -> Place {
     let place = Place::new();
@@ -160,6 +163,39 @@ fn a_run_that_ends_with_its_turn_is_done_in_spite_of_a_signal() {
     run.signal(Signal::INT);
     assert_eq!(run.wait(), Some(0));
     assert_eq!(place.read("out.txt"), "Hello.\n");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_in_a_daemon_over_its_folder_and_repeats_nothing() {
+    let place = Place::new();
+    let endless = format!("echo b >> ran; : {}; sleep 300", place.mark());
+    let bash = |command: &str| call("bash", json!({ "command": command }));
+    let script = json!([bash("echo a >> ran"), bash(&endless), bash("echo c >> ran"), {"text": "Hello."}]);
+    place.write("script.json", script.to_string());
+    let run = place.start(&[&RUN[..], &["--workspace", "work"]].concat());
+    until("the second command runs", || place.read("work/ran") == "a\nb\n");
+    run.kill();
+    place.assert_nothing_marked_runs();
+    let left = place.herder(&["ls", "--json", "--state", "runs"]).expect(0).json().remove(0);
+    assert_eq!(left["state"], "queued", "{left}");
+    assert!(left["phase"].as_str().unwrap().contains("nobody is at work on it"), "{left}");
+
+    let daemon = Daemon::start_with(&place, &["--state", "runs"]);
+    let id = left["id"].as_str().unwrap();
+    place.herder(&["wait", id]).expect(0);
+    let shown = place.herder(&["show", id, "--json"]).expect(0).json().remove(0);
+    assert_eq!((&shown["text"], &shown["turns"]), (&json!("Hello."), &json!(4)));
+    assert_eq!(place.read("work/ran"), "a\nb\nc\n");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+    let events = place.events("runs");
+    assert_sound(&events);
+    let results: Vec<_> = events.iter().filter(|event| event["kind"] == "result").collect();
+    let failures: Vec<_> = results.iter().map(|result| result["data"]["failure"].as_str()).collect();
+    assert_eq!(failures, [None, Some("outcome_unknown"), None]);
+    // The folder is free for the next one.
+    place.write("script.json", json!([{"text": "Again."}]).to_string());
+    assert_eq!(place.herder(&RUN).expect(0).out, "Again.\n");
 }
 
 #[test]

@@ -109,16 +109,31 @@ async fn a_call_may_not_take_longer_than_its_run_allows() {
 #[tokio::test]
 async fn a_cancelled_command_is_ended_and_its_output_kept() {
     let scene = Scene::new();
-    let (output, pid) = tokio::join!(
-        scene.bash(json!({"command": "echo begun; sleep 0.3; echo $$ > worker.pid; sleep 60"})),
-        async {
+    let (output, pid) =
+        tokio::join!(scene.bash(json!({"command": "echo begun; echo $$ > worker.pid; sleep 60"})), async {
             let pid = scene.until_file("worker.pid").await;
             scene.cancel.cancel();
             pid
-        }
-    );
+        });
     assert_eq!(output, Output::failed(Failure::Cancelled, "begun\n[cancelled]"));
     assert!(!fs::exists(format!("/proc/{}", pid.trim())).unwrap());
+}
+
+#[tokio::test]
+async fn what_a_command_had_written_is_kept_though_it_is_cancelled_while_it_starts() {
+    let mut scene = Scene::new();
+    // As of a guard whose command is ahead of its report.
+    let guard = scene.path("guard");
+    let up = scene.path("ws/up");
+    let script = format!("#!/bin/sh\necho begun\necho up > {}\nexec cat > /dev/null\n", up.display());
+    fs::write(&guard, script).unwrap();
+    fs::set_permissions(&guard, fs::Permissions::from_mode(0o755)).unwrap();
+    scene.launcher.runner = ProcessRunner::with_executable(guard);
+    let (output, ()) = tokio::join!(scene.bash(json!({"command": "true"})), async {
+        scene.until_file("up").await;
+        scene.cancel.cancel();
+    });
+    assert_eq!(output, Output::failed(Failure::Cancelled, "begun\n[cancelled]"));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::{
         event::InputKind,
         id::{CallId, Seq},
         outcome::Outcome,
-        run::{Input, Refused},
+        run::{Input, OpenCall, Phase, Refused, Stage},
         usage::Limits,
     },
     store::RunRecord,
@@ -83,25 +83,35 @@ impl Desk {
     /// Ends one call of a run; the run goes on.
     ///
     /// # Errors
-    /// There is no such run, or no such call in it, or it has its result.
+    /// There is no such run, or no such call in it, or it has its result; or the run has no slot, so that nothing can happen to
+    /// the call now.
     pub async fn cancel_call(&self, name: &str, call: &str, by: &By) -> Result<Changed, ApiError> {
         let record = self.find(name).await?;
-        if record.end.is_some() {
-            return Err(Untold::Refused(Refused::Ended).into());
-        }
-        self.herder.supervisor.cancel_call(record.run, CallId::new(call)).await.map_err(|error| {
-            let unknown =
-                || ApiError::new(Code::UnknownCall, format!("run {} has no open call {call:?}", record.run));
-            match error {
-                AskError::Refused(Refused::UnknownCall) | AskError::NotLive | AskError::NoSuchRun => {
-                    unknown()
-                }
-                AskError::Refused(refused) => Untold::Refused(refused).into(),
-                AskError::Store(error) => error.into(),
+        let call = CallId::new(call);
+        match self.tell(&record, Input::CancelCall(call.clone())).await {
+            Ok(_) => {}
+            Err(Untold::Refused(Refused::UnknownCall)) => {
+                return Err(self.not_cancelled(&record, &call).await);
             }
-        })?;
+            Err(untold) => return Err(untold.into()),
+        }
         self.audit(by, "cancel-call", format!("{} {call}", record.run), true, None);
         Ok(Changed { changed: true, seq: None })
+    }
+
+    /// Why a call could not be ended: it is not open, or its run is not at work on it.
+    async fn not_cancelled(&self, record: &RunRecord, call: &CallId) -> ApiError {
+        let (run, _) = match read_run(&**self.store(), record.run).await {
+            Ok(read) => read,
+            Err(error) => return error.into(),
+        };
+        let is_open = |open: &OpenCall| open.call.id == *call && !matches!(open.stage, Stage::Answered(_));
+        if matches!(run.phase(), Phase::Acting(calls) if calls.iter().any(is_open)) {
+            let what = "has no slot now, so nothing of it is under way; try again once it has one, or cancel the run";
+            return ApiError::new(Code::Busy, format!("run {} {what}", record.run));
+        }
+        let call = call.as_str();
+        ApiError::new(Code::UnknownCall, format!("run {} has no open call {call:?}", record.run))
     }
 
     /// Changes the limits of a run that has not ended.

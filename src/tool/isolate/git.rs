@@ -121,7 +121,7 @@ impl Git {
                 | SpawnError::NotRunnable { .. }
                 | SpawnError::TooLong
                 | SpawnError::Busy(_)
-                | SpawnError::Cancelled
+                | SpawnError::Cancelled(_)
                 | SpawnError::Confine(_)
                 | SpawnError::Guard(_)) => IsolateError::NoGit(error),
             })?;

@@ -6,7 +6,7 @@ use crate::{
     domain::call::Failure,
     tool::{
         Output,
-        process::{End, Finished, ProcessLimits},
+        process::{Captured, End, Finished, ProcessLimits},
     },
 };
 
@@ -15,6 +15,8 @@ const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 /// What a shell adds to the number of the signal that ended its command.
 const SIGNALLED_IN_SHELL: i32 = 128;
+
+const CANCELLED: &str = "cancelled";
 
 const SIGNALS: &[(i32, &str)] = &[
     (1, "SIGHUP"),
@@ -36,10 +38,7 @@ const SIGNALS: &[(i32, &str)] = &[
 /// Tells the model of a process that ran for at most `timeout` under `limits`.
 pub(super) fn told(finished: Finished, timeout: Duration, limits: &ProcessLimits) -> Output {
     let Finished { end, output, left_behind, survivors, group: _, duration: _ } = finished;
-    let mut text = output.text;
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
+    let mut text = in_lines(output);
     // Writing to a string cannot fail.
     match left_behind {
         0 => {}
@@ -63,6 +62,18 @@ pub(super) fn told(finished: Finished, timeout: Duration, limits: &ProcessLimits
     Output { text, failure, terminate: false }
 }
 
+/// The same of one that was cancelled while it started.
+pub(super) fn cancelled(output: Captured) -> Output {
+    Output::failed(Failure::Cancelled, format!("{}[{CANCELLED}]", in_lines(output)))
+}
+
+fn in_lines(Captured { mut text, .. }: Captured) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
 fn ended(end: End, timeout: Duration, limits: &ProcessLimits) -> (Option<Failure>, Option<String>) {
     let (failure, how) = match end {
         End::Exited(0) => return (None, None),
@@ -78,7 +89,7 @@ fn ended(end: End, timeout: Duration, limits: &ProcessLimits) -> (Option<Failure
         }
         End::OutOfMemory => (Failure::Failed, "killed because memory ran out".to_owned()),
         End::TimedOut => (Failure::TimedOut, format!("timed out after {} s", timeout.as_secs_f64())),
-        End::Cancelled => (Failure::Cancelled, "cancelled".to_owned()),
+        End::Cancelled => (Failure::Cancelled, CANCELLED.to_owned()),
         End::GuardLost => (Failure::Failed, "ended: the process that guards it was killed".to_owned()),
     };
     (Some(failure), Some(how))
@@ -98,7 +109,7 @@ fn limit_near(signal: i32, limits: &ProcessLimits) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::process::{Captured, CommandGroup};
+    use crate::tool::process::CommandGroup;
 
     fn finished(end: End, text: &str) -> Finished {
         let (bytes, lines) = (text.len() as u64, text.lines().count() as u64);

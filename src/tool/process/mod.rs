@@ -170,9 +170,9 @@ pub enum SpawnError {
     /// Processes, file descriptors or memory; worth another try later.
     #[error("the machine has no room for another process")]
     Busy(#[source] io::Error),
-    /// Nothing of it is left.
+    /// Nothing of it is left but what it had written by then.
     #[error("the command was cancelled while it started")]
-    Cancelled,
+    Cancelled(Captured),
     #[error("the guard of the command failed")]
     Guard(#[source] io::Error),
 }

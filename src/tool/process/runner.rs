@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CommandGroup, CommandSpec, End, Environment, Finished, GUARD_WORD, SpawnError,
-    capture::{Capture, CaptureLimits},
+    capture::{Capture, CaptureLimits, Captured},
     command::OWN_EXECUTABLE,
     descendants::kill_session,
     open_files,
@@ -109,8 +109,8 @@ impl ProcessRunner {
         let launched = timeout(START_LIMIT, launch_by(&mut control, &order));
         let answer = match cancel.run_until_cancelled(launched).await {
             Some(Ok(report)) => Ok(report.map_err(SpawnError::Guard)?),
-            Some(Err(late)) => Err(SpawnError::Guard(late.into())),
-            None => Err(SpawnError::Cancelled),
+            Some(Err(late)) => Err(Some(SpawnError::Guard(late.into()))),
+            None => Err(None),
         };
         let report = match answer {
             Ok(report) => report,
@@ -121,7 +121,10 @@ impl ProcessRunner {
                     let session = guard.id();
                     kill_with_session(&mut guard, session).await;
                 }
-                return Err(why);
+                return Err(match why {
+                    Some(late) => late,
+                    None => SpawnError::Cancelled(left_in(output, spec.output).await),
+                });
             }
         };
         match report {
@@ -184,8 +187,7 @@ pub struct Running {
     guard: Child,
     control: Lines<BufReader<UnixStream>>,
     output: pipe::Receiver,
-    /// Shared with the thread that writes to the disk; the two never want it at once.
-    capture: Arc<Mutex<Capture>>,
+    capture: Taken,
     started: Instant,
     timeout: Duration,
     grace: Duration,
@@ -221,7 +223,7 @@ impl Running {
             tokio::select! {
                 read = self.output.read(&mut buffer), if open => match read {
                     Ok(0) | Err(_) => open = false,
-                    Ok(length) => buffer = self.take_in(buffer, length).await,
+                    Ok(length) => buffer = take_in(&self.capture, buffer, length).await,
                 },
                 report = next_report(&mut self.control), if exit.is_none() => {
                     exit = Some(match report {
@@ -253,17 +255,6 @@ impl Running {
         self.finish(stop, exit.flatten()).await
     }
 
-    /// Stores what was read, off the async threads if that means the disk.
-    async fn take_in(&self, buffer: Vec<u8>, length: usize) -> Vec<u8> {
-        let capture = Arc::clone(&self.capture);
-        let push = move || {
-            capture.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..length]);
-            buffer
-        };
-        let touches_disk = self.capture.lock().unwrap_or_else(PoisonError::into_inner).touches_disk(length);
-        if touches_disk { spawn_blocking(push).await.unwrap_or_else(|_| vec![0; CHUNK]) } else { push() }
-    }
-
     /// Tells the guard to end the command, and says when to stop believing in the guard.
     async fn terminate(&mut self) -> Instant {
         // A guard that is gone shows as the end of its reports.
@@ -279,14 +270,45 @@ impl Running {
 
     async fn finish(self, stop: Option<Stop>, exit: Option<Exit>) -> Finished {
         let duration = self.started.elapsed();
-        let capture = self.capture;
-        let finish = move || capture.lock().unwrap_or_else(PoisonError::into_inner).finish();
-        let output =
-            spawn_blocking(finish).await.unwrap_or_else(|_| Capture::new(CaptureLimits::default()).finish());
+        let output = taken_in(self.capture).await;
         let end = end_of(stop, exit.as_ref());
         let Exit { left_behind, survivors, .. } = exit.unwrap_or_default();
         Finished { end, output, left_behind, survivors, group: self.group, duration }
     }
+}
+
+/// Shared with the thread that writes to the disk; the two never want it at once.
+type Taken = Arc<Mutex<Capture>>;
+
+/// Stores what was read, off the async threads if that means the disk.
+async fn take_in(taken: &Taken, buffer: Vec<u8>, length: usize) -> Vec<u8> {
+    let capture = Arc::clone(taken);
+    let push = move || {
+        capture.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..length]);
+        buffer
+    };
+    let touches_disk = taken.lock().unwrap_or_else(PoisonError::into_inner).touches_disk(length);
+    if touches_disk { spawn_blocking(push).await.unwrap_or_else(|_| vec![0; CHUNK]) } else { push() }
+}
+
+/// All that was stored.
+async fn taken_in(taken: Taken) -> Captured {
+    let finish = move || taken.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    spawn_blocking(finish).await.unwrap_or_else(|_| Capture::new(CaptureLimits::default()).finish())
+}
+
+/// What lies in the pipe of a command that is gone.
+async fn left_in(mut output: pipe::Receiver, limits: CaptureLimits) -> Captured {
+    let taken = Arc::new(Mutex::new(Capture::new(limits)));
+    let read = async {
+        let mut buffer = vec![0; CHUNK];
+        while let Ok(length @ 1..) = output.read(&mut buffer).await {
+            buffer = take_in(&taken, buffer, length).await;
+        }
+    };
+    // Whoever still holds the pipe has escaped, and is not waited for.
+    let _ = timeout(DRAIN, read).await;
+    taken_in(taken).await
 }
 
 async fn kill_with_session(guard: &mut Child, session: Option<u32>) {
