@@ -18,7 +18,7 @@ use crate::{
     },
     domain::{
         event::ParkReason,
-        id::BatchId,
+        id::{BatchId, RunId},
         message::Message,
         run::{Phase, Run, Stage},
         usage::Usage,
@@ -72,12 +72,13 @@ pub(super) async fn list(
     Ok(RunList { runs, next: None, counts })
 }
 
-/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`.
+/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`. And
+/// the runs whose logs could not be read.
 pub(super) async fn approvals(
     store: &dyn EventStore,
     filter: &FilterArgs,
     all: bool,
-) -> anyhow::Result<Vec<ApprovalDetail>> {
+) -> anyhow::Result<(Vec<ApprovalDetail>, Vec<RunId>)> {
     let batch = match &filter.batch {
         Some(name) => Some(self::batch(store, name).await?),
         None => None,
@@ -91,16 +92,19 @@ pub(super) async fn approvals(
         since: filter.since.map(|since| since.point(SystemClock.now())),
         ..RunFilter::default()
     };
-    let mut asked = Vec::new();
+    let (mut asked, mut unread) = (Vec::new(), Vec::new());
     for RunRecord { run, .. } in store.runs(filter).await? {
         let (state, log) = match read_run(store, run).await {
             // One run that cannot be read hides no other.
-            Err(StoreError::Damaged { .. }) => continue,
+            Err(StoreError::Damaged { .. }) => {
+                unread.push(run);
+                continue;
+            }
             read => read?,
         };
         asked.extend(wire::approvals(&state, &log));
     }
-    Ok(asked)
+    Ok((asked, unread))
 }
 
 /// A run by its id, the beginning of one, or its task's id.
@@ -155,10 +159,17 @@ async fn view(store: &dyn EventStore, patches: &Path, record: &RunRecord) -> Res
         // One run that cannot be read hides no other.
         Err(StoreError::Damaged { .. }) => {
             let mut view = shown(record, &Run::new(record.run));
-            "its log is damaged".clone_into(&mut view.about);
+            if let Some(asked) = &record.asked {
+                (view.about, view.model) = (asked.about.to_string(), asked.model.to_string());
+                (view.labels, view.priority) = (asked.labels.clone(), asked.priority);
+            }
+            let stands = match &record.end {
+                Some(end) => end.outcome.to_string(),
+                None => "open".to_owned(),
+            };
+            view.phase = format!("{stands}: its log is damaged");
             if record.end.is_none() {
                 view.state = RunState::Running;
-                "open: its log is damaged".clone_into(&mut view.phase);
             }
             Ok(view)
         }
@@ -294,11 +305,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{
-            id::{RunId, Seq},
-            run::Input,
-            time::Timestamp,
-        },
+        domain::{id::Seq, run::Input, time::Timestamp},
         store::memory::MemoryStore,
     };
 
