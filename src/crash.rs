@@ -80,6 +80,12 @@ points! {
     BeforeLeftovers => "leftovers.before",
     /// It is, and the log does not say that the run goes on.
     AfterLeftovers => "leftovers.after",
+    /// Old runs are about to be taken off the record.
+    BeforePrune => "prune.before",
+    /// They are, and what they left lies there still.
+    AfterForget => "prune.forgotten",
+    /// That is gone too, and nobody has been told.
+    AfterPrune => "prune.after",
 }
 
 /// Before or after facts are on disk.

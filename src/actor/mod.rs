@@ -137,6 +137,8 @@ pub struct Settings {
     pub turn: Duration,
     /// How long one call may take.
     pub tool: Duration,
+    /// How long what runs may take to stop once it is told to.
+    pub grace: Duration,
     /// How long a run that was told to end may take before it is given up as stuck, the grace of its tools included.
     pub stuck: Duration,
     /// How long runs may go on when herder is told to stop.
@@ -170,6 +172,7 @@ impl Default for Settings {
             first_token: None,
             turn: Duration::from_secs(1_800),
             tool: Duration::from_secs(600),
+            grace: Duration::from_secs(5),
             stuck: Duration::from_secs(15),
             drain: Duration::from_secs(25),
             max_cost: None,

@@ -261,6 +261,7 @@ fn settings(config: &Config, people: People) -> Settings {
         first_token: config.timeouts.first_token(),
         turn: config.timeouts.turn().unwrap_or(defaults.turn),
         tool: config.timeouts.tool(),
+        grace,
         stuck: grace + std::time::Duration::from_secs(10),
         drain: config.supervisor.drain(),
         max_cost: config.supervisor.max_cost_usd,

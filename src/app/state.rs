@@ -68,6 +68,10 @@ impl Drop for State {
     }
 }
 
+/// The log's file, and what SQLite writes before it.
+const LOG: &str = "log.db";
+const LOG_AHEAD: &str = "log.db-wal";
+
 /// How long a reader waits for a writer in its way.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -119,7 +123,7 @@ impl State {
             Durability::Process => sqlite::Durability::Process,
         };
         let options = sqlite::Options { durability, ..sqlite::Options::default() };
-        check_not_emptied(&folder)?;
+        check_not_emptied(folder.path())?;
         make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
         let aside = folder.path().to_owned();
@@ -139,6 +143,7 @@ impl State {
     /// It is no state folder, or nothing was written to it yet.
     pub fn to_read(path: &Path) -> Result<Self, StateError> {
         let folder = StateFolder::open_for_reading(path)?;
+        check_not_emptied(path)?;
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
         let aside = folder.path().to_owned();
@@ -186,13 +191,22 @@ impl State {
 }
 
 /// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew.
-fn check_not_emptied(folder: &StateFolder) -> Result<(), OpenError> {
-    let log = folder.log();
-    let is_empty = log.metadata().map_or(true, |facts| facts.len() == 0);
-    if is_empty && doctor::was_used(folder.path()) {
-        return Err(OpenError::Malformed { path: log, source: None });
+pub(super) fn check_not_emptied(folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join(LOG);
+    let bytes = |name: &str| folder.join(name).metadata().map_or(0, |facts| facts.len());
+    if path.is_dir() {
+        return Err(OpenError::NoFile { path });
+    }
+    // Beside a write-ahead log it is not gone, but damaged.
+    if bytes(LOG) == 0 && bytes(LOG_AHEAD) == 0 && doctor::was_used(folder) {
+        return Err(OpenError::Gone { path });
     }
     Ok(())
+}
+
+/// Whether there is a state folder without a log.
+pub(super) fn is_emptied(folder: &Path) -> bool {
+    folder.join("format").exists() && folder.join(LOG).metadata().map_or(true, |facts| facts.len() == 0)
 }
 
 /// Among the temporary files, for what is made only if somebody wants it.
@@ -209,7 +223,7 @@ fn make_private(log: &Path) -> Result<(), FolderError> {
 
 /// Bytes of the log in a state folder; nothing if there is none.
 pub fn log_bytes(folder: &Path) -> Option<u64> {
-    let sizes = ["log.db", "log.db-wal"].iter().filter_map(|name| folder.join(name).metadata().ok());
+    let sizes = [LOG, LOG_AHEAD].iter().filter_map(|name| folder.join(name).metadata().ok());
     let sizes: Vec<u64> = sizes.map(|facts| facts.len()).collect();
     (!sizes.is_empty()).then(|| sizes.iter().sum())
 }

@@ -10,6 +10,7 @@ use super::{
     asking::{Source, source},
     folder, paint,
     render::Paint,
+    start::say,
     stdout::Output,
 };
 use crate::{
@@ -135,12 +136,14 @@ pub(super) async fn at_daemon(
 ) -> anyhow::Result<Vec<ApprovalView>> {
     let route = origin.narrow(Route::to(["v1", "approvals"]), SystemClock.now());
     let route = if all { route.with("all", true) } else { route };
-    let (mut pages, mut before) = (Vec::new(), None);
+    let (mut pages, mut unread, mut before) = (Vec::new(), Vec::new(), None);
     loop {
         let list: ApprovalList = client.get(&route.clone().with_some("before", before)).await?;
         pages.push(list.approvals);
+        unread.extend(list.unread);
         before = list.next;
         if before.is_none() {
+            say_unread(&unread);
             return Ok(pages.into_iter().rev().flatten().collect());
         }
     }
@@ -152,10 +155,22 @@ pub(super) async fn in_folder(
     origin: &OriginArgs,
     all: bool,
 ) -> anyhow::Result<Vec<ApprovalView>> {
-    let details = folder::approvals(store, origin, all).await?;
+    let (details, unread) = folder::approvals(store, origin, all).await?;
+    say_unread(&unread);
     Ok(details
         .into_iter()
         .map(|detail| detail.approval)
         .filter(|one| all || one.resolution.is_none())
         .collect())
+}
+
+/// Says of which runs it is not known whether anybody is asked about their calls.
+fn say_unread(runs: &[impl ToString]) {
+    if !runs.is_empty() {
+        let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
+        let runs = runs.join(", ");
+        say(&format!(
+            "the logs of these runs are damaged, what they ask is not known: {runs}; `herder doctor STATE` tells more"
+        ));
+    }
 }

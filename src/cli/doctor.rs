@@ -23,7 +23,7 @@ pub(super) const AFTER: &str = "EXAMPLES
   herder doctor --json | jq -r 'select(.grade == \"bad\") | .where'
 
 EXIT CODES
-  0  it is sound, or is now
+  0  it is sound, or is now; little room on the disk is warned of all the same
   1  something is not
   2  it is no state folder, or with --repair somebody works in it
   6  a later version of herder wrote it";
@@ -62,9 +62,13 @@ pub(crate) fn main(args: &DoctorArgs, context: &Context) -> anyhow::Result<Exit>
     }
     let count = |grade| lines.iter().filter(|line| line.grade == grade).count();
     let (warnings, bad) = (count(Grade::Warn), count(Grade::Bad));
-    let is_sound = warnings + bad == 0;
+    let is_sound = !lines.iter().any(|line| line.is_fault);
     if !args.json {
-        let summary = if is_sound { "sound".to_owned() } else { format!("bad {bad}, warn {warnings}") };
+        let summary = match (is_sound, warnings) {
+            (true, 0) => "sound".to_owned(),
+            (true, _) => format!("sound, warn {warnings}"),
+            (false, _) => format!("bad {bad}, warn {warnings}"),
+        };
         let _open = out.line(&summary)?;
     }
     let _open = out.flush()?;
@@ -72,7 +76,7 @@ pub(crate) fn main(args: &DoctorArgs, context: &Context) -> anyhow::Result<Exit>
 }
 
 fn shown(line: &Line) -> String {
-    let Line { grade, what, place, remedy } = line;
+    let Line { grade, what, place, remedy, .. } = line;
     let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
     let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
     format!("{:4}  {place}{what}{remedy}", grade.as_str())
@@ -91,6 +95,7 @@ mod tests {
             what: "is damaged".to_owned(),
             place: place.to_owned(),
             remedy: remedy.to_owned(),
+            is_fault: true,
         };
         assert_eq!(shown(&line("log.db", "mend it")), "bad   log.db: is damaged; mend it");
         assert_eq!(shown(&line("", "")), "bad   is damaged");

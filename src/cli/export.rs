@@ -24,24 +24,26 @@ use crate::{
     },
     clock::SystemClock,
     domain::id::{RunId, Seq},
-    store::EventStore,
+    store::{EventStore, StoreError},
 };
 
 pub(super) const EXPORT: &str = "Write runs to a file, every event as it is of record
 
 One JSON object a line: a head, the events of the run, and a seal with their number and digest. With --all every run, or those \
 that the filters name. They are the daemon's, or with --state those of a folder. What runs changed in workspaces of their own \
-lies beside the log and is not in the file: `herder diff RUN > FILE` keeps it.";
+lies beside the log and is not in the file: `herder diff RUN > FILE` keeps it. With --all a run whose log is damaged is told of and \
+left out; all others are written.";
 
 pub(super) const EXPORT_AFTER: &str = "EXAMPLES
   herder export task-17 -o task-17.jsonl
   herder export --all --outcome failed --state out.jsonl.state | gzip > failed.jsonl.gz
 
 EXIT CODES
-  0  they are in the file, be there none
-  1  a run cannot be read, or the file not written: it is whole or not there
+  0  all that was asked for is written
+  1  some is not: logs are damaged, or the file cannot be written
   2  bad usage, an unknown run, or no state folder
-  5  no daemon answers";
+  5  no daemon answers, and --state names no folder
+  6  a later version of herder wrote the folder";
 
 pub(super) const IMPORT: &str = "Put the runs of an exported file into a state folder
 
@@ -91,47 +93,77 @@ pub(crate) async fn export_main(args: ExportArgs, context: Context) -> anyhow::R
         // Its folder may be read beside it.
         Source::Daemon(_, status) => State::to_read(status.state.as_ref())?,
     };
-    let runs = match &args.run {
-        Some(name) => vec![find(&*state.store, name).await?.run],
+    let (runs, damaged) = match &args.run {
+        Some(name) => (vec![find(&*state.store, name).await?.run], Damaged::IsAnError),
         None => {
             let list = folder::list(&state, &args.filter, None).await?;
-            list.runs.iter().filter_map(|run| run.id.parse().ok()).collect()
+            let runs = list.runs.iter().filter_map(|run| run.id.parse().ok()).collect();
+            (runs, Damaged::IsLeftOut)
         }
     };
+    let export = Export { store: &*state.store, runs: &runs, damaged };
     let written = if args.output == Path::new("-") {
-        write(&*state.store, &runs, io::BufWriter::new(io::stdout())).await
+        export.write(io::BufWriter::new(io::stdout())).await
     } else {
-        to_file(&*state.store, &runs, &args.output).await
+        export.to_file(&args.output).await
     };
     state.close().await;
     match written {
         // Whoever reads it has had enough.
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
-        written => written.map(|()| Exit::Done),
+        Ok(written) if written < runs.len() => Ok(Exit::NotDone),
+        written => written.map(|_| Exit::Done),
     }
+}
+
+/// What becomes of a run whose log is damaged.
+#[derive(Clone, Copy)]
+enum Damaged {
+    IsAnError,
+    IsLeftOut,
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Puts a whole file in its place, or none.
-async fn to_file(store: &dyn EventStore, runs: &[RunId], path: &Path) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let cannot = || format!("{}: cannot be written", path.display());
-    let file = NamedTempFile::new_in(folder).with_context(cannot)?;
-    write(store, runs, io::BufWriter::new(file.as_file())).await.with_context(cannot)?;
-    file.as_file().sync_all().with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
-    say(&format!("{}: runs {}", path.display(), runs.len()));
-    Ok(())
+/// Runs that are to be written.
+struct Export<'a> {
+    store: &'a dyn EventStore,
+    runs: &'a [RunId],
+    damaged: Damaged,
 }
 
-async fn write(store: &dyn EventStore, runs: &[RunId], mut out: impl Write) -> anyhow::Result<()> {
-    for run in runs {
-        export(*run, &store.read(*run, Seq::START).await?, &mut out)?;
+impl Export<'_> {
+    /// Puts a whole file in its place, or none, and gives the number of runs in it.
+    async fn to_file(&self, path: &Path) -> anyhow::Result<usize> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let cannot = || format!("{}: cannot be written", path.display());
+        let file = NamedTempFile::new_in(folder).with_context(cannot)?;
+        let written = self.write(io::BufWriter::new(file.as_file())).await?;
+        file.as_file().sync_all().with_context(cannot)?;
+        file.persist(path).with_context(cannot)?;
+        say(&format!("{}: runs {written}", path.display()));
+        Ok(written)
     }
-    Ok(out.flush()?)
+
+    async fn write(&self, mut out: impl Write) -> anyhow::Result<usize> {
+        let mut written = 0;
+        for run in self.runs {
+            match (self.store.read(*run, Seq::START).await, self.damaged) {
+                (Err(error @ StoreError::Damaged { .. }), Damaged::IsLeftOut) => {
+                    let error = anyhow::Error::from(error);
+                    say(&format!("run {run}: left out: {error:#}"));
+                }
+                (log, _) => {
+                    export(*run, &log?, &mut out)?;
+                    written += 1;
+                }
+            }
+        }
+        out.flush()?;
+        Ok(written)
+    }
 }
 
 /// Runs `herder import`.

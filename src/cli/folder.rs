@@ -20,7 +20,7 @@ use crate::{
     },
     domain::{
         event::ParkReason,
-        id::BatchId,
+        id::{BatchId, RunId},
         message::Message,
         run::{Phase, Run, Stage},
         usage::Usage,
@@ -82,12 +82,13 @@ pub(super) async fn list(
     Ok(RunList { runs, next: None, counts })
 }
 
-/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`.
+/// What people were asked about calls of the runs that are meant, the newest last; of runs that have ended only with `all`. And
+/// the runs whose logs could not be read.
 pub(super) async fn approvals(
     store: &dyn EventStore,
     origin: &OriginArgs,
     all: bool,
-) -> anyhow::Result<Vec<ApprovalDetail>> {
+) -> anyhow::Result<(Vec<ApprovalDetail>, Vec<RunId>)> {
     let batch = match &origin.batch {
         Some(name) => Some(self::batch(store, name).await?),
         None => None,
@@ -101,18 +102,21 @@ pub(super) async fn approvals(
         since: origin.since.map(|since| since.point(SystemClock.now())),
         ..RunFilter::default()
     };
-    let mut asked = Vec::new();
+    let (mut asked, mut unread) = (Vec::new(), Vec::new());
     for RunRecord { run, .. } in store.runs(filter).await? {
         let (state, log) = match read_run(store, run).await {
             // One run that cannot be read hides no other.
-            Err(StoreError::Damaged { .. }) => continue,
+            Err(StoreError::Damaged { .. }) => {
+                unread.push(run);
+                continue;
+            }
             read => read?,
         };
         if !state.approvals().is_empty() {
             asked.extend(wire::approvals(&state, &name_of_run(store, &state).await?, &log));
         }
     }
-    Ok(asked)
+    Ok((asked, unread))
 }
 
 /// A run by its id, the beginning of one, or its task's id.
@@ -178,10 +182,14 @@ impl<'a> Folder<'a> {
             // One run that cannot be read hides no other.
             Err(StoreError::Damaged { .. }) => {
                 let mut view = self.shown(record, &Run::new(record.run));
-                "its log is damaged".clone_into(&mut view.about);
+                if let Some(asked) = &record.asked {
+                    (view.about, view.model) = (asked.about.to_string(), asked.model.to_string());
+                    (view.labels, view.priority) = (asked.labels.clone(), asked.priority);
+                }
+                let stands = record.end.as_ref().map_or("open".to_owned(), |end| end.outcome.to_string());
+                view.phase = format!("{stands}: its log is damaged");
                 if record.end.is_none() {
                     view.state = if self.is_attended { RunState::Running } else { RunState::Queued };
-                    "open: its log is damaged".clone_into(&mut view.phase);
                 }
                 Ok(view)
             }
@@ -352,11 +360,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{
-            id::{RunId, Seq},
-            run::Input,
-            time::Timestamp,
-        },
+        domain::{id::Seq, run::Input, time::Timestamp},
         store::memory::MemoryStore,
     };
 

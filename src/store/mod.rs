@@ -167,7 +167,7 @@ pub enum StoreError {
     #[error("event log closed")]
     Closed,
     /// A stored event cannot be read.
-    #[error("event log damaged at position {pos}, run {run}")]
+    #[error("event log damaged at position {pos}, run {run}; `herder doctor STATE --repair` mends it")]
     Damaged {
         pos: Pos,
         run: RunId,

@@ -16,6 +16,7 @@ mod asked;
 mod held;
 mod leftovers;
 mod points;
+mod prune;
 mod random;
 mod record;
 mod torn;

@@ -1,6 +1,12 @@
 //! A disk that is really full: a small file system of the test's own, which only some machines let it mount.
 
-use std::{collections::BTreeSet, process::Command};
+use std::{
+    collections::BTreeSet,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     mending::troubles,
@@ -97,4 +103,36 @@ fn on_a_full_disk_prune_says_so_instead_of_waiting_for_room() {
     assert!(place.read("told").contains(told), "{}", place.read("told"));
     let report = pruned.json().remove(0);
     assert_eq!((&report["runs"], &report["batches"]), (&40.into(), &1.into()), "nothing was half done");
+}
+
+/// Fills the disk under a batch, and tells which process that is.
+const STOPPED: &str = "
+    mount -t tmpfs -o size=64m tmpfs small || exit 77
+    head -c 62m /dev/zero > small/ballast
+    \"$0\" \"$@\" &
+    echo $! > pid
+    wait $!";
+
+#[test]
+fn a_batch_that_is_stopped_while_its_disk_is_full_ends_within_the_grace_of_its_tools() {
+    if !may_mount() {
+        return;
+    }
+    let place = Place::new();
+    let answer = "word ".repeat(13_000);
+    let tasks: Vec<_> = (0..40).map(|number| says(&format!("t{number:02}"), &answer)).collect();
+    place.tasks("in.jsonl", &tasks);
+    let file = |name| std::fs::File::create(place.path(name)).unwrap();
+    let args = ["batch", "in.jsonl", "-o", "small/out.jsonl", "-j", "4"];
+    let mut command = unshared(&place, STOPPED, &args);
+    let command = command.stdout(file("out.txt")).stderr(file("err.txt"));
+    let batch = Started::from(command.spawn().unwrap());
+    until("the disk is full", || place.read("err.txt").contains("the log's disk is full"));
+    let pid = Pid::from_raw(place.read("pid").trim().parse().unwrap()).unwrap();
+    let stopped = Instant::now();
+    kill_process(pid, Signal::TERM).unwrap();
+    // A line that waits for room is given up, which is told in place of the signal.
+    let code = batch.wait();
+    assert!(matches!(code, Some(143 | 1)), "{code:?}: {}", place.read("err.txt"));
+    assert!(stopped.elapsed() < Duration::from_secs(20), "{:?}", stopped.elapsed());
 }

@@ -22,6 +22,7 @@ mod daemon;
 mod daemon_batch;
 mod daemon_mcp;
 mod daemon_runs;
+mod damage;
 mod doubt;
 mod full_disk;
 mod input;

@@ -78,7 +78,9 @@ fn what_is_done_before_a_kill_stays_done_and_the_rest_follows() {
 #[test]
 fn a_kill_before_the_first_result_loses_nothing() {
     let place = Place::new();
-    let slow = |id: &str| task(id, json!([call("list", json!({})), {"text": "ready", "delay_ms": 600}]));
+    // No run ends before there is the file, each waits for it in a life of its own.
+    let waits = || call("bash", json!({"command": "until test -e go; do sleep 0.05; done"}));
+    let slow = |id: &str| task(id, json!([call("list", json!({})), waits(), waits(), {"text": "ready"}]));
     place.tasks("in.jsonl", &["a", "b", "c"].map(slow));
     for _ in 0..2 {
         let batch = place.start(&BATCH);
@@ -90,6 +92,7 @@ fn a_kill_before_the_first_result_loses_nothing() {
         batch.kill();
         assert_eq!(place.read("out.jsonl"), "");
     }
+    place.write("go", "");
     place.herder(&BATCH).expect(0);
     let results = place.results("out.jsonl");
     assert_eq!(sorted(field(&results, "id")), ["a", "b", "c"]);

@@ -24,7 +24,7 @@ use super::{
     spawn_executor,
 };
 use crate::{
-    actor::{Services, executor::ExecutorMsg, run::fallback_of},
+    actor::{Services, Settings, executor::ExecutorMsg, run::fallback_of},
     domain::{
         admission::{Admission, Place},
         gate::Gates,
@@ -148,7 +148,7 @@ impl Actor for Root {
             RootMsg::FollowModels(follows) => tree.follow_models(follows),
             RootMsg::AccountChanged => tree.heed(),
             // There is some, or there is not: it is looked for after each message.
-            RootMsg::Room => {}
+            RootMsg::Room => tree.heed_room(&me),
             RootMsg::Due(run) => self.due(&me, tree, run),
             RootMsg::Close => tree.close(),
             RootMsg::Drain(patience, reply) => tree.drain(&me, patience, reply),
@@ -255,7 +255,10 @@ impl Root {
         if tree.stopping == Stopping::Draining {
             tree.stopping = Stopping::Interrupting;
             tree.tell_shards(|| ShardMsg::Interrupt);
-            later(me, self.services.settings.stuck, RootMsg::LeaveBehind);
+            let Settings { stuck, grace, .. } = self.services.settings;
+            // What runs is given its time to stop. That this is of record is not waited for while the log takes nothing.
+            let patience = if tree.log_room.is_there() { stuck } else { grace };
+            later(me, patience, RootMsg::LeaveBehind);
         }
     }
 }
@@ -335,6 +338,14 @@ impl Tree {
             self.stopping = Stopping::Draining;
             self.tell_shards(|| ShardMsg::Drain);
             later(me, patience, RootMsg::Interrupt);
+            self.heed_room(me);
+        }
+    }
+
+    /// While the log takes nothing no run comes to the end of its turn, so nobody waits for it.
+    fn heed_room(&self, me: &ActorRef<RootMsg>) {
+        if self.stopping == Stopping::Draining && !self.log_room.is_there() {
+            let _ = me.cast(RootMsg::Interrupt);
         }
     }
 

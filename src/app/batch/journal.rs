@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::{BatchError, Options, history::History};
 use crate::{
-    app::{input::InputTask, state::State},
+    app::{
+        input::InputTask,
+        state::{State, StateError, check_not_emptied, is_emptied, log_bytes},
+    },
     clock::Clock,
     config::Durability,
     domain::{batch::Plan, id::BatchId},
-    store::{BatchRecord, RunFilter},
+    store::{BatchRecord, RunFilter, sqlite::OpenError},
 };
 
 /// An open journal.
@@ -52,19 +55,29 @@ pub fn check_place(out: &Path) -> Result<(), BatchError> {
 fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError> {
     out.map_or(Ok(()), check_place)?;
     match folder {
+        // There was a journal, or there would be no results.
+        Some(folder) if is_emptied(folder) => {
+            check_not_emptied(folder).map_err(StateError::Log)?;
+            if out.is_some_and(has_content) && log_bytes(folder).unwrap_or_default() == 0 {
+                return Err(StateError::Log(OpenError::Gone { path: folder.join("log.db") }).into());
+            }
+            Ok(())
+        }
         Some(folder) if !folder.join("log.db").exists() => check_out_is_empty(folder, out),
         Some(_) | None => Ok(()),
     }
 }
 
+fn has_content(out: &Path) -> bool {
+    out.metadata().is_ok_and(|facts| facts.len() > 0)
+}
+
 fn check_out_is_empty(folder: &Path, out: Option<&Path>) -> Result<(), BatchError> {
     match out {
-        Some(out) if out.metadata().is_ok_and(|facts| facts.len() > 0) => {
-            Err(BatchError::OutWithoutJournal {
-                out: out.display().to_string(),
-                journal: folder.display().to_string(),
-            })
-        }
+        Some(out) if has_content(out) => Err(BatchError::OutWithoutJournal {
+            out: out.display().to_string(),
+            journal: folder.display().to_string(),
+        }),
         Some(_) | None => Ok(()),
     }
 }

@@ -98,7 +98,7 @@ impl Results {
         Ok(Self::to(To::File { path: path.to_owned(), file, len }, Stopper::default()))
     }
 
-    /// Waits for room, where there is none, no longer than until `stopper` says to stop at once.
+    /// Waits for room, where there is none, no longer than until `stopper` says to stop.
     #[must_use]
     pub fn until(self, stopper: Stopper) -> Self {
         Self { stopper, ..self }
@@ -167,7 +167,8 @@ impl To {
     }
 }
 
-/// Appends a line, whole; while the disk is full, again and again, until the batch is to stop at once.
+/// Appends a line, whole; while the disk is full, again and again, until the batch is to stop: the journal has it, and the
+/// same command writes it.
 async fn append(
     file: &mut File,
     len: &mut u64,
@@ -193,7 +194,7 @@ async fn append(
         }
         tokio::select! {
             () = tokio::time::sleep(pauses.take()) => {}
-            () = stopper.stopped_now() => return Err(error),
+            () = stopper.drained() => return Err(error),
         }
     }
 }
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_waits_for_room_until_the_batch_is_to_stop_at_once() {
+    async fn a_line_waits_for_room_until_the_batch_is_to_stop() {
         let (file, stopper) =
             (File::options().write(true).open("/dev/full").expect("opened"), Stopper::default());
         let to = To::File { path: "/dev/full".into(), file, len: 0 };
@@ -237,7 +238,6 @@ mod tests {
         let mut write = std::pin::pin!(results.write(0, b"{}\n".to_vec()));
         let hour = Duration::from_secs(3600);
         assert!(tokio::time::timeout(hour, &mut write).await.is_err());
-        stopper.stop();
         stopper.stop();
         assert!(matches!(write.await, Err(BatchError::Out { .. })));
     }

@@ -5,16 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Deserialize;
+
 use super::Line;
 use crate::{
+    app::state::log_bytes,
     domain::id::{BatchId, RunId},
     store::{folder::StateFolder, sqlite::Survey},
 };
 
-/// Less room than this is soon used up.
-const LITTLE: u64 = 1 << 30;
-/// With less than this no batch gets far.
-const NONE: u64 = 64 << 20;
+/// With less room than this no batch gets far; herder waits when there is none.
+const FLOOR: u64 = 64 << 20;
 
 /// What herder puts into a folder under a name of its own.
 const KNOWN: [&str; 12] = [
@@ -53,11 +54,41 @@ pub(super) fn holder(folder: &Path) -> Line {
     }
 }
 
-/// Whether runs or batches left something behind that is not the log.
+/// Whether runs or batches left something behind that is not the log: in the folder, or as results beside it.
 pub fn was_used(folder: &Path) -> bool {
-    ["spill", "batches", "work", "patches", "answers"]
-        .iter()
-        .any(|name| !entries(&folder.join(name)).is_empty())
+    let left = |name: &&str| !entries(&folder.join(name)).is_empty();
+    let of_the_log =
+        |name: &String| name.starts_with(SET_ASIDE[0]) || name == "log.db-wal" || name == "log.db-shm";
+    ["spill", "batches", "work", "patches", "answers"].iter().any(left)
+        || entries(folder).iter().any(of_the_log)
+        || results_of(folder).is_some_and(|results| has_content(&results))
+}
+
+/// The results that a batch makes of the journal in this folder, if it is named for them.
+fn results_of(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let results = folder.file_name()?.to_str()?.strip_suffix(".state")?;
+    Some(folder.with_file_name(results))
+}
+
+/// Runs that are named by what lies in the folder, and by the results beside it.
+pub(super) fn named_runs(folder: &Path) -> Vec<RunId> {
+    let run_of = |name: String| name.split('.').next().and_then(|id| id.parse().ok());
+    let of_files = OF_RUNS.iter().flat_map(|(place, _)| entries(&folder.join(place))).filter_map(run_of);
+    let results = results_of(folder).and_then(|results| fs::read(results).ok()).unwrap_or_default();
+    let lines = results.split(|byte| *byte == b'\n');
+    let of_results = lines.filter_map(|line| serde_json::from_slice::<Named>(line).ok());
+    of_files.chain(of_results.map(|line| line.run)).collect()
+}
+
+/// What of a result tells which run it is of.
+#[derive(Deserialize)]
+struct Named {
+    run: RunId,
+}
+
+fn has_content(file: &Path) -> bool {
+    file.metadata().is_ok_and(|facts| facts.is_file() && facts.len() > 0)
 }
 
 /// The names in a folder, in order; none if it cannot be read.
@@ -118,20 +149,44 @@ pub(super) fn leftovers(folder: &Path, survey: Option<&Survey>) -> Vec<Line> {
     lines
 }
 
+/// What is to be said of the room on the disk, which is no fault of the folder's.
 pub(super) fn space(folder: &Path) -> Line {
-    let Some(free) = free_bytes(folder) else {
-        return Line::warn("how much room there is on the disk is not known", "", "look with df");
-    };
-    let what = format!("{} MiB free on its disk", free >> 20);
-    match free {
-        ..NONE => Line::bad(what, "", "make room: herder waits when there is none"),
-        NONE..LITTLE => Line::warn(what, "", "make room; `herder prune` removes old runs"),
-        LITTLE.. => Line::ok(what, ""),
+    match free_bytes(folder) {
+        Some(free) => room(free, log_bytes(folder).unwrap_or_default()),
+        None => Line::advice("how much room there is on the disk is not known", "look with df"),
     }
+}
+
+/// What it takes to go on, and to write the log anew as `prune` and a repair do.
+fn room(free: u64, log: u64) -> Line {
+    let (what, wanted) = (format!("{} MiB free on its disk", free >> 20), FLOOR.saturating_add(log));
+    if free >= wanted {
+        return Line::ok(what, "");
+    }
+    let what = format!("{what}, {} are wanted", wanted >> 20);
+    Line::advice(what, "make room: herder waits when there is none; `herder prune` removes old runs")
 }
 
 /// Bytes that whoever is no administrator may still use where this is.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let facts = rustix::fs::statvfs(path).ok()?;
     Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::doctor::Grade;
+
+    #[test]
+    fn room_is_little_by_what_the_log_takes_and_never_a_fault() {
+        let told = |free: u64, log: u64| {
+            let line = room(free << 20, log << 20);
+            assert!(!line.is_fault);
+            (line.grade, line.what)
+        };
+        assert_eq!(told(100, 10), (Grade::Ok, "100 MiB free on its disk".to_owned()));
+        assert_eq!(told(100, 90), (Grade::Warn, "100 MiB free on its disk, 154 are wanted".to_owned()));
+        assert_eq!(told(1, 0), (Grade::Warn, "1 MiB free on its disk, 64 are wanted".to_owned()));
+    }
 }

@@ -37,8 +37,9 @@ fn line(folder: &Path, finding: &Finding) -> Line {
             let what = "its log has events of a later version of herder";
             Line::warn(what, format!("run {run}"), "use that version")
         }
-        Finding::Orphans(count) => {
-            Line::bad(format!("{count} appends belong to no run that is known"), LOG, repair())
+        Finding::Rowless { run, appends } => {
+            let what = format!("{run} is not known, and {appends} appends of it are there");
+            Line::bad(what, LOG, format!("{}; it puts the run back", repair()))
         }
         Finding::UnknownBatch(batch) => Line::warn(
             "it has runs, and is not of record itself",
@@ -50,7 +51,11 @@ fn line(folder: &Path, finding: &Finding) -> Line {
 
 pub(super) fn empty(folder: &Path) -> Line {
     if files::was_used(folder) {
-        return Line::bad("the log is empty or gone, and the folder was used", LOG, repair_command(folder));
+        let remedy = format!(
+            "put it back from a copy; `{}` begins an empty one that knows of nothing that was done",
+            repair_command(folder)
+        );
+        return Line::bad("the log is empty or gone, though the folder was used", LOG, remedy);
     }
     Line::ok("nothing was written yet", LOG)
 }
@@ -59,7 +64,15 @@ pub(super) fn unreadable(folder: &Path, error: &OpenError) -> Line {
     match error {
         OpenError::Malformed { .. } => Line::bad("the file is damaged", LOG, repair_command(folder)),
         OpenError::Newer { .. } => Line::bad(error.to_string(), LOG, "use a newer herder"),
-        OpenError::Empty { .. } | OpenError::Sqlite { .. } | OpenError::Thread(_) => {
+        OpenError::NoFile { .. } => {
+            Line::bad("a folder is where the log should be", LOG, "move it away and put the log back")
+        }
+        OpenError::Empty { .. }
+        | OpenError::Gone { .. }
+        | OpenError::Rowless { .. }
+        | OpenError::Unwritable { .. }
+        | OpenError::Sqlite { .. }
+        | OpenError::Thread(_) => {
             Line::bad(format!("{error}"), LOG, "check that the folder and what is in it are yours to read")
         }
     }

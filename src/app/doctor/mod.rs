@@ -57,15 +57,35 @@ pub struct Line {
     /// What to do about it; empty if nothing is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remedy: String,
+    /// Whether the folder is not as it should be.
+    #[serde(skip)]
+    pub is_fault: bool,
 }
 
 impl Line {
     fn ok(what: impl Into<String>, place: impl Into<String>) -> Self {
-        Self { grade: Grade::Ok, what: what.into(), place: place.into(), remedy: String::new() }
+        Self {
+            grade: Grade::Ok,
+            what: what.into(),
+            place: place.into(),
+            remedy: String::new(),
+            is_fault: false,
+        }
+    }
+
+    /// What somebody should know of where the folder is, which is as it should be itself.
+    fn advice(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { is_fault: false, ..Self::warn(what, "", remedy) }
     }
 
     fn warn(what: impl Into<String>, place: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { grade: Grade::Warn, what: what.into(), place: place.into(), remedy: remedy.into() }
+        Self {
+            grade: Grade::Warn,
+            what: what.into(),
+            place: place.into(),
+            remedy: remedy.into(),
+            is_fault: true,
+        }
     }
 
     fn bad(what: impl Into<String>, place: impl Into<String>, remedy: impl Into<String>) -> Self {

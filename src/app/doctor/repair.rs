@@ -9,6 +9,7 @@ use std::{
 use super::files;
 use crate::{
     clock::{Clock, SystemClock, rfc3339},
+    domain::id::RunId,
     store::{
         folder::{FolderError, StateFolder},
         sqlite::{self, Finding, OpenError, Repaired, Salvaged, Survey},
@@ -48,12 +49,14 @@ pub fn repair(path: &Path) -> Result<Vec<String>, RepairError> {
         Err(OpenError::Empty { .. }) => files::was_used(path),
         Err(error) => return Err(error.into()),
     };
+    let known = files::named_runs(path);
     if needs_salvage {
-        done.push(salvage(&log, &aside)?);
+        done.push(salvage(&log, &aside, &known)?);
     }
     if log.exists() {
-        let Repaired { cut, rows, orphans } = sqlite::repair(&log)?;
+        let Repaired { cut, rows, restored, orphans } = sqlite::repair(&log, &known)?;
         let told = [
+            (restored, "runs put back that were not known; those that had not ended have now"),
             (cut, "runs ended where their logs are torn; the rest is in the table `damaged`"),
             (rows, "runs brought in line with their logs"),
             (orphans, "appends of no known run set aside in the table `damaged`"),
@@ -76,7 +79,7 @@ fn now() -> String {
 ///
 /// At every point in between there is a log there, and the next repair finishes. The write-ahead log goes first: it must
 /// never lie beside a log that it does not belong to.
-fn salvage(log: &Path, aside: &str) -> Result<String, RepairError> {
+fn salvage(log: &Path, aside: &str, known: &[RunId]) -> Result<String, RepairError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| RepairError::File { path, source }
@@ -87,7 +90,7 @@ fn salvage(log: &Path, aside: &str) -> Result<String, RepairError> {
         PathBuf::from(name)
     };
     let fresh = named(".new");
-    let Salvaged { rows, lost, ended } = sqlite::salvage(log, &fresh)?;
+    let salvaged = sqlite::salvage(log, &fresh, known)?;
     File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed(&fresh))?;
     let (wal, old) = (named("-wal"), named(&format!(".{aside}")));
     if wal.metadata().is_ok_and(|facts| facts.len() == 0) {
@@ -95,7 +98,8 @@ fn salvage(log: &Path, aside: &str) -> Result<String, RepairError> {
     } else if wal.exists() {
         fs::rename(&wal, named(&format!(".{aside}-wal"))).map_err(failed(&wal))?;
     }
-    if log.exists() {
+    let was_there = log.exists();
+    if was_there {
         fs::hard_link(log, &old).map_err(failed(&old))?;
     }
     fs::rename(&fresh, log).map_err(failed(log))?;
@@ -104,8 +108,27 @@ fn salvage(log: &Path, aside: &str) -> Result<String, RepairError> {
     if let Some(folder) = log.parent() {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))?;
     }
-    Ok(format!(
-        "log.db: {rows} rows salvaged, {lost} places could not be read; {ended} open runs ended, since what came last may \
-         be lost; the damaged file is log.db.{aside}"
-    ))
+    let old = if was_there {
+        format!("the damaged file is log.db.{aside}")
+    } else {
+        "no file was there".to_owned()
+    };
+    Ok(format!("log.db: {}; {old}", told(salvaged)))
+}
+
+fn told(salvaged: Salvaged) -> String {
+    let Salvaged { whole, cut, pieces, without_run } = salvaged;
+    if whole + cut + pieces == 0 {
+        return "no run could be salvaged, it is begun anew".to_owned();
+    }
+    let mut told = format!(
+        "runs salvaged whole {whole}, in part {cut} (their last events may be lost, and they have ended), in pieces {pieces} (it \
+         is not known what was asked)"
+    );
+    if without_run > 0 {
+        told.push_str(&format!(
+            "; tasks without a run {without_run}: they had not started or their runs are lost, and they start anew"
+        ));
+    }
+    told
 }

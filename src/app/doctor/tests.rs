@@ -96,10 +96,21 @@ async fn damage_in_the_log_is_told_with_its_run_and_mended() {
             "run 00000000-0000-0000-0000-000000000001: ended otherwise than its log says",
         ),
         (
+            "UPDATE run SET end = x'5b' WHERE pos = 1",
+            "run 00000000-0000-0000-0000-000000000001: does not have the end that its log has",
+        ),
+        (
+            "UPDATE run SET labels = '[' WHERE pos = 1",
+            "run 00000000-0000-0000-0000-000000000001: is of another task than its log says",
+        ),
+        (
             "UPDATE run SET attempt = 7 WHERE pos = 1",
             "run 00000000-0000-0000-0000-000000000001: is of another task than its log says",
         ),
-        ("DELETE FROM run WHERE pos = 1", "log.db: 1 appends belong to no run that is known"),
+        (
+            "DELETE FROM run WHERE pos = 1",
+            "log.db: the run from position 1 on is not known, and 1 appends of it are there",
+        ),
     ];
     for (wound, expected) in told {
         let folder = folder(2).await;
@@ -138,7 +149,7 @@ async fn of_a_file_with_pages_of_garbage_everything_else_is_salvaged_and_the_old
     fs::write(&path, &bytes).unwrap();
     assert!(!troubles(folder.path()).is_empty());
     let done = repair(folder.path()).unwrap();
-    assert!(done.iter().any(|done| done.contains("rows salvaged")), "{done:?}");
+    assert!(done.iter().any(|done| done.contains("runs salvaged whole ")), "{done:?}");
     assert_eq!(troubles(folder.path()), [""; 0]);
     let aside = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let aside: Vec<_> = aside.filter(|path| path.to_string_lossy().contains("log.db.damaged-")).collect();
@@ -165,7 +176,7 @@ async fn a_file_that_was_cut_off_or_is_no_database_is_refused_by_writers_and_sal
         fs::write(&path, wound(fs::read(&path).unwrap())).unwrap();
         let before = fs::read(&path).unwrap();
         let refused = State::to_write(folder.path(), Durability::Process).map(drop).unwrap_err();
-        let StateError::Log(OpenError::Malformed { .. }) = &refused else {
+        let StateError::Log(OpenError::Malformed { .. } | OpenError::Gone { .. }) = &refused else {
             panic!("wound {number}: {refused}")
         };
         assert!(fs::read(&path).unwrap() == before, "wound {number}");
@@ -210,7 +221,7 @@ async fn no_log_is_begun_beside_what_runs_have_left() {
         fs::write(folder.path().join("log.db"), "").unwrap();
         fs::create_dir_all(folder.path().join(name).join("x")).unwrap();
         let refused = State::to_write(folder.path(), Durability::Process).map(drop);
-        assert!(matches!(refused, Err(StateError::Log(OpenError::Malformed { .. }))), "{name}: {refused:?}");
+        assert!(matches!(refused, Err(StateError::Log(OpenError::Gone { .. }))), "{name}: {refused:?}");
     }
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use self::files::Files;
 use super::batches::Batches;
 use crate::{
+    crash::{self, Point},
     domain::{
         id::{BatchId, RunId},
         outcome::Outcome,
@@ -133,13 +134,16 @@ async fn forget(
     batch: Option<BatchId>,
     runs: &[RunId],
 ) -> Result<(), StoreError> {
+    crash::point(Point::BeforePrune);
     store.durable(store.forget(batch.into_iter().collect(), runs.to_vec())?).await?;
+    crash::point(Point::AfterForget);
     if let Some(isolation) = &place.isolation {
         for run in runs {
             isolation.discard(*run).await;
         }
     }
     files.remove(batch, runs).await;
+    crash::point(Point::AfterPrune);
     Ok(())
 }
 

@@ -16,7 +16,6 @@ use crate::{
     },
     domain::{
         glance::Glance,
-        id::RunId,
         run::{Input, Refused},
     },
     store::{RunFilter, RunRecord, StoreError},
@@ -89,12 +88,24 @@ impl Desk {
         let surplus = records.len().saturating_sub(limit);
         records.drain(..surplus);
         let next = (surplus > 0).then(|| records.first().map(|record| record.run.to_string())).flatten();
-        let mut listed = Vec::new();
+        let (mut listed, mut unread) = (Vec::new(), Vec::new());
         for RunRecord { run, .. } in records {
-            let asked = self.asked(run).await?.into_iter().map(|detail| detail.approval);
-            listed.extend(asked.filter(|approval| query.all || approval.resolution.is_none()));
+            let (state, log) = match read_run(&**self.store(), run).await {
+                Ok(read) => read,
+                // One run that cannot be read hides no other.
+                Err(StoreError::Damaged { .. }) => {
+                    unread.push(run.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if !state.approvals().is_empty() {
+                let name = approvals::name_of_run(&**self.store(), &state).await?;
+                let asked = approvals(&state, &name, &log).into_iter().map(|detail| detail.approval);
+                listed.extend(asked.filter(|approval| query.all || approval.resolution.is_none()));
+            }
         }
-        Ok(ApprovalList { approvals: listed, next })
+        Ok(ApprovalList { approvals: listed, next, unread })
     }
 
     /// One approval, with exactly what is approved.
@@ -147,19 +158,6 @@ impl Desk {
         };
         self.audit(by, verb, found.name(), seq.is_some(), None);
         Ok(Answered { id: found.name(), answer: verdict, command_id, changed: seq.is_some(), seq })
-    }
-
-    async fn asked(&self, run: RunId) -> Result<Vec<ApprovalDetail>, ApiError> {
-        match read_run(&**self.store(), run).await {
-            Ok((state, _)) if state.approvals().is_empty() => Ok(Vec::new()),
-            Ok((state, log)) => {
-                let name = approvals::name_of_run(&**self.store(), &state).await?;
-                Ok(approvals(&state, &name, &log))
-            }
-            // One run that cannot be read hides no other.
-            Err(StoreError::Damaged { .. }) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

@@ -129,6 +129,9 @@ pub struct ApprovalList {
     /// Where the page before this one begins: give it as `before`. `null`: there is none.
     #[schema(format = "uuid")]
     pub next: Option<String>,
+    /// Runs whose logs are damaged: what they ask is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }
 
 /// Whether a call may run.

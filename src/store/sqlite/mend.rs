@@ -194,19 +194,25 @@ fn end(
     torn: &Torn,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Fact>> {
+    let place = torn.sound.plus(1);
+    let lost = format!("the log of this run is damaged from event {place} on: {}", torn.damage);
     let told = "SELECT end, ended_at FROM run WHERE pos = ?1 AND end IS NOT NULL";
     let told = change
         .prepare_cached(told)?
         .query_row([number], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<i64>>(1)?)))
         .optional()?;
     if let Some((end, at)) = told
-        && let Ok(end) = serde_json::from_slice::<RunEnd>(&end)
+        && let Ok(mut end) = serde_json::from_slice::<RunEnd>(&end)
     {
         let at = at.map_or(now, Timestamp::from_micros);
+        let told = format!("{lost}; its end is known from beside it");
+        end.error = Some(match end.error {
+            Some(error) => format!("{error}; {told}"),
+            None => told,
+        });
         return Ok(vec![Fact { at, turn: run.turn(), event: Event::RunEnd(Box::new(end)) }]);
     }
-    let place = torn.sound.plus(1);
-    let error = format!("the log of this run is damaged from event {place} on: {}", torn.damage);
+    let error = lost;
     // The time in which nobody was at work on it does not count.
     let restart = Input::Restart { cause: RestartCause::Process, error: None };
     let give_up = Input::GiveUp { breakage: Breakage::Store, error: error.clone() };

@@ -14,6 +14,8 @@ mod follow;
 mod full;
 mod list;
 mod mend;
+mod orphans;
+mod pages;
 mod queue;
 mod read;
 mod rows;
@@ -63,6 +65,9 @@ use crate::domain::{
 /// Threads that read. Two, so that a long log that is being read does not hold up a short question.
 const READERS: usize = 2;
 
+/// Runs that an error names.
+const MOST_NAMED: usize = 5;
+
 /// What a durable append outlives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -97,6 +102,12 @@ pub enum OpenError {
     /// There is nothing in it yet.
     #[error("{path}: no log has been written yet")]
     Empty { path: PathBuf },
+    /// There is nothing in it any more: what lies beside it shows that there was.
+    #[error("{path}: the log is gone, though the folder was used; put it back from a copy, or `herder doctor {folder} --repair` begins an empty one that knows of nothing that was done", folder = folder(path))]
+    Gone { path: PathBuf },
+    /// A folder is in its place.
+    #[error("{path}: a folder is where the log should be; move it away and put the log back")]
+    NoFile { path: PathBuf },
     /// It is no sound log.
     #[error("{path}: the log is damaged; nothing was changed, and `herder doctor {folder} --repair` salvages what can be read", folder = folder(path))]
     Malformed { path: PathBuf, source: Option<rusqlite::Error> },
@@ -107,6 +118,16 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
+    /// A new one cannot be made.
+    #[error("{path}: cannot be written")]
+    Unwritable {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Rows of runs are gone whose events are there.
+    #[error("{path}: damaged: events are there of runs that are not known: {}; what was done for them would be done again, so nothing is; `herder doctor {folder} --repair` puts them back", runs.join(", "), folder = folder(path))]
+    Rowless { path: PathBuf, runs: Vec<String> },
     /// Its threads could not be started.
     #[error("the log's threads cannot be started")]
     Thread(#[source] std::io::Error),
@@ -178,7 +199,14 @@ impl SqliteStore {
     /// If it was made by a later version, is no log, or cannot be reached.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let mut db = schema::open_writer(path, options.durability, options.busy_timeout)?;
-        mend::open_runs(&mut db).map_err(|source| OpenError::sqlite(path, source))?;
+        let failed = |source| OpenError::sqlite(path, source);
+        let rowless = orphans::numbers(&db).map_err(failed)?;
+        if !rowless.is_empty() {
+            let runs = rowless.iter().take(MOST_NAMED).map(|number| orphans::name(&db, *number));
+            let runs = runs.collect::<Result<_, _>>().map_err(failed)?;
+            return Err(OpenError::Rowless { path: path.to_owned(), runs });
+        }
+        mend::open_runs(&mut db).map_err(failed)?;
         Self::over(db, path, options)
     }
 

@@ -204,8 +204,11 @@ pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
     Ok(db)
 }
 
-/// A log with nothing in it has no write-ahead log either: SQLite would take the latter for a leftover and remove it.
+/// Whether it may be opened. A log with nothing in it has no write-ahead log either: SQLite would take the latter for a leftover and remove it.
 fn check_whole(path: &Path) -> Result<(), OpenError> {
+    if path.is_dir() {
+        return Err(OpenError::NoFile { path: path.to_owned() });
+    }
     let bytes = |path: &Path| path.metadata().map_or(0, |facts| facts.len());
     if bytes(path) == 0 && bytes(&beside(path, "-wal")) > 0 {
         return Err(OpenError::Malformed { path: path.to_owned(), source: None });

@@ -1,16 +1,19 @@
 //! Looks through a whole log, changes nothing, and tells what is wrong with it; or mends it, which is another function.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
     Durability, OpenError, Options,
     mend::{self, Log, Mended, Torn, Trust},
-    schema,
+    orphans, schema,
 };
 use crate::domain::{
-    event::{Envelope, Event},
+    event::{Envelope, Event, RunEnd},
     id::{BatchId, RunId},
 };
 
@@ -45,8 +48,8 @@ pub enum Finding {
     Row { run: RunId, what: &'static str },
     /// A run's log holds an event of a later version.
     Newer(RunId),
-    /// Events of runs that nothing else is known of.
-    Orphans(u64),
+    /// The row of a run is gone, and so many of its appends are there.
+    Rowless { run: String, appends: u64 },
     /// Runs of a batch that is not of record.
     UnknownBatch(BatchId),
 }
@@ -89,10 +92,10 @@ fn look(db: &Connection) -> rusqlite::Result<Survey> {
         survey.runs.insert(run);
         survey.look_at(db, number, run)?;
     }
-    let orphans = "SELECT count(*) FROM append WHERE run NOT IN (SELECT pos FROM run)";
-    let orphans = db.query_row(orphans, [], |row| row.get(0))?;
-    if orphans > 0 {
-        survey.findings.push(Finding::Orphans(orphans));
+    for number in orphans::numbers(db)? {
+        let appends = "SELECT count(*) FROM append WHERE run = ?1";
+        let appends = db.query_row(appends, [number], |row| row.get(0))?;
+        survey.findings.push(Finding::Rowless { run: orphans::name(db, number)?, appends });
     }
     let named: BTreeSet<BatchId> = db
         .prepare("SELECT DISTINCT batch FROM run WHERE batch IS NOT NULL")?
@@ -103,7 +106,7 @@ fn look(db: &Connection) -> rusqlite::Result<Survey> {
     Ok(survey)
 }
 
-fn runs(db: &Connection) -> rusqlite::Result<Vec<(i64, RunId)>> {
+pub(super) fn runs(db: &Connection) -> rusqlite::Result<Vec<(i64, RunId)>> {
     let mut select = db.prepare("SELECT pos, id FROM run ORDER BY pos")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, RunId::from_bytes(row.get(1)?))))?;
     rows.collect()
@@ -137,11 +140,14 @@ struct Row {
     batch: Option<BatchId>,
     task_id: Option<String>,
     attempt: Option<u32>,
+    end: Option<Vec<u8>>,
+    /// Absent where an older version did not write any.
+    labels: Option<String>,
 }
 
 impl Row {
     fn of(db: &Connection, number: i64) -> rusqlite::Result<Self> {
-        let row = "SELECT standing, batch, task_id, attempt FROM run WHERE pos = ?1";
+        let row = "SELECT standing, batch, task_id, attempt, end, labels FROM run WHERE pos = ?1";
         db.prepare_cached(row)?.query_row([number], |row| {
             let batch: Option<[u8; 16]> = row.get(1)?;
             Ok(Self {
@@ -149,6 +155,8 @@ impl Row {
                 batch: batch.map(BatchId::from_bytes),
                 task_id: row.get(2)?,
                 attempt: row.get(3)?,
+                end: row.get(4)?,
+                labels: row.get(5)?,
             })
         })
     }
@@ -156,7 +164,8 @@ impl Row {
     fn differs(&self, facts: &[Envelope]) -> Option<&'static str> {
         let (first, last) =
             (facts.first().map(|one| &one.fact.event), facts.last().map(|one| &one.fact.event));
-        let end = if let Some(Event::RunEnd(end)) = last { Some(end.outcome.as_str()) } else { None };
+        let ended = if let Some(Event::RunEnd(end)) = last { Some(&**end) } else { None };
+        let end = ended.map(|end| end.outcome.as_str());
         let (is_open, standing) = (self.standing.as_deref() == Some("open"), self.standing.as_deref());
         if is_open && end.is_some() {
             return Some("is open, and its log has its end");
@@ -167,10 +176,18 @@ impl Row {
         if !is_open && standing != end {
             return Some("ended otherwise than its log says");
         }
+        let told = self.end.as_deref().and_then(|end| serde_json::from_slice::<RunEnd>(end).ok());
+        if told.as_ref() != ended {
+            return Some("does not have the end that its log has");
+        }
         let Some(Event::Submitted(spec)) = first else { return None };
         let is_known = self.batch == spec.batch
             && self.task_id.as_deref() == spec.task_id.as_deref()
-            && self.attempt == Some(spec.attempt);
+            && self.attempt == Some(spec.attempt)
+            && self.labels.as_ref().is_none_or(|labels| {
+                serde_json::from_str::<BTreeMap<String, String>>(labels)
+                    .is_ok_and(|known| known == spec.labels)
+            });
         (!is_known).then_some("is of another task than its log says")
     }
 }
@@ -182,22 +199,32 @@ pub struct Repaired {
     pub cut: u64,
     /// Rows that were brought in line with their logs.
     pub rows: u64,
+    /// Rows that were gone and are put back.
+    pub restored: u64,
     /// Events without a run that were set aside.
     pub orphans: u64,
 }
 
-/// Mends the log at `path`, which nobody else may write to meanwhile.
+/// Mends the log at `path`, which nobody else may write to meanwhile. Of runs whose ids are lost, `known` may have them.
 ///
 /// # Errors
 /// It cannot be opened or written.
-pub fn repair(path: &Path) -> Result<Repaired, OpenError> {
+pub fn repair(path: &Path, known: &[RunId]) -> Result<Repaired, OpenError> {
     let mut db = schema::open_writer(path, Durability::Power, Options::default().busy_timeout)?;
-    mend_all(&mut db).map_err(|source| OpenError::sqlite(path, source))
+    mend_all(&mut db, known).map_err(|source| OpenError::sqlite(path, source))
 }
 
-fn mend_all(db: &mut Connection) -> rusqlite::Result<Repaired> {
+fn mend_all(db: &mut Connection, known: &[RunId]) -> rusqlite::Result<Repaired> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut repaired = Repaired::default();
+    for number in orphans::numbers(&change)? {
+        let Some(run) = orphans::restore(&change, number, known)? else { continue };
+        repaired.restored += 1;
+        // Whether that is all that was lost of it is not known.
+        if let Mended::Sound = mend::mend(&change, number, run, Trust::Nothing)? {
+            mend::end_open(&change, number, run)?;
+        }
+    }
     for (number, run) in runs(&change)? {
         match mend::mend(&change, number, run, Trust::Nothing)? {
             Mended::Sound => repaired.rows += u64::from(rewrite(&change, number, run)?),
