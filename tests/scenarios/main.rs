@@ -23,6 +23,7 @@ mod full_disk;
 mod input;
 mod isolate;
 mod isolate_hard;
+mod isolate_left;
 mod mending;
 mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -10,7 +10,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::IsolateError;
+use super::{IsolateError, locks::lock_in};
 use crate::tool::{
     output::Limits,
     process::{CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment},
@@ -18,6 +18,8 @@ use crate::tool::{
 
 /// How long one command may take: a checkout of a large tree on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it has to put its files in order when herder dies.
+const PARTING: Duration = Duration::from_secs(5);
 /// How often a command is given again that met the lock of another one.
 const TRIES: u32 = 8;
 /// Before the first of those; each further wait is longer by as much.
@@ -108,6 +110,8 @@ impl Git {
             env: env(call.env),
             stdin: call.stdin,
             timeout: Some(TIMEOUT),
+            // It takes its locks along when it is asked to end, and not when it is killed.
+            parting: PARTING,
             output: CaptureLimits {
                 shown: Limits { lines: usize::MAX, bytes: SHOWN, line_chars: usize::MAX },
                 ..CaptureLimits::default()
@@ -142,7 +146,10 @@ impl Git {
             }
             if tried >= TRIES || !met_a_lock(&text) {
                 let said = text.trim().to_owned();
-                return Err(IsolateError::Git { verb: call.verb(), said });
+                return Err(match lock_in(&said) {
+                    Some(lock) => IsolateError::Locked { lock },
+                    None => IsolateError::Git { verb: call.verb(), said },
+                });
             }
             tokio::time::sleep(PAUSE * tried).await;
         }
@@ -171,9 +178,9 @@ pub(super) fn is_object(line: &str) -> bool {
 }
 
 fn met_a_lock(said: &str) -> bool {
-    said.contains(".lock': File exists")
-        || said.contains("cannot lock ref")
-        || said.contains("could not lock")
+    // One that is not there, or elsewhere, is no more so later.
+    let is_at_odds = || said.contains(" but expected ") || said.contains("unable to resolve reference");
+    lock_in(said).is_some() || said.contains("cannot lock ref") && !is_at_odds()
 }
 
 #[cfg(test)]
@@ -184,7 +191,9 @@ mod tests {
     fn a_lock_in_the_way_is_told_from_other_failures() {
         assert!(met_a_lock("fatal: Unable to create '/r/.git/index.lock': File exists."));
         assert!(met_a_lock("error: could not lock config file /r/.git/config: File exists"));
+        assert!(met_a_lock("fatal: cannot lock ref 'refs/heads/a/b': unable to create directory for it"));
         assert!(!met_a_lock("fatal: a branch named 'x' already exists"));
+        assert!(!met_a_lock("error: cannot lock ref 'refs/heads/x': is at 1 but expected 2"));
     }
 
     #[test]

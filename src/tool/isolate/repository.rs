@@ -234,7 +234,11 @@ impl Repository {
         let _alone = self.lock.lock().await;
         let delete = Call::new(["update-ref", "-d"]).arg(reference(branch));
         let delete = only_at.into_iter().fold(delete, Call::arg);
-        git.ask(&self.common, delete).await.map(drop)
+        match git.run(&self.common, delete).await {
+            // It is not there, or has more.
+            Ok(_) | Err(IsolateError::Git { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn tell_if_dirty(&self, git: &Git) {

@@ -2,7 +2,8 @@
 //!
 //! It leads a session of its own, without a terminal, and is subreaper: whatever the command starts, however it
 //! forks or changes session, is the guard's child once its parent is gone. So "no children" proves that nothing is
-//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill.
+//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill; or ask to end
+//! first, for a command that is granted the time to tidy up.
 //!
 //! When the command ends by itself, what it left in the background has a moment to end too ([`SETTLE`]: a process
 //! substitution writes its last line), is then told to, and soon after made to. Runs without async, in the same
@@ -62,7 +63,7 @@ fn guard() -> io::Result<()> {
         Err((step, error)) => return send(&mut reports, &failure(step, &error)),
     };
 
-    let mut watch = Watch { command, grace: launch.grace, reports, exec: None, exit: Exit::default() };
+    let mut watch = Watch { command, grace: launch.grace, parting: launch.parting, reports, exec: None, exit: Exit::default() };
     watch.until_nothing_is_left(&events);
     watch.exit.out_of_memory = out_of_memory_kills() > kills_before;
     match watch.exec {
@@ -185,6 +186,7 @@ enum Stage {
 struct Watch {
     command: Process,
     grace: Duration,
+    parting: Duration,
     reports: UnixStream,
     /// Whether the program could be run; not yet known at first.
     exec: Option<Result<(), (Step, i32)>>,
@@ -212,6 +214,9 @@ impl Watch {
                 }
                 // An orphan has ended; or the command had, when the order came.
                 Ok(Event::Reaped(..) | Event::Terminate) => {}
+                Ok(Event::Abandoned) if matches!(stage, Stage::Running) && !self.parting.is_zero() => {
+                    stage = ask_to_end(self.parting);
+                }
                 Ok(Event::Abandoned) => stage = force(),
                 Err(RecvTimeoutError::Timeout) => match self.after(stage) {
                     Some(next) => stage = next,

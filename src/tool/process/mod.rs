@@ -65,11 +65,13 @@ pub struct CommandSpec {
     pub timeout: Option<Duration>,
     /// Time between asking to end and killing.
     pub grace: Duration,
+    /// The same where herder is gone: for programs that tidy up when they are asked to end. Without it they are killed at once.
+    pub parting: Duration,
     pub output: CaptureLimits,
 }
 
 impl CommandSpec {
-    /// A command without arguments or environment, unlimited and unconfined, with 5 s of grace.
+    /// A command without arguments or environment, unlimited and unconfined, with 5 s of grace and no time for parting.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -81,6 +83,7 @@ impl CommandSpec {
             confinement: Confinement::default(),
             timeout: None,
             grace: Duration::from_secs(5),
+            parting: Duration::ZERO,
             output: CaptureLimits::default(),
         }
     }
