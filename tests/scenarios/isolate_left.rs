@@ -101,7 +101,7 @@ fn a_git_that_is_at_work_when_herder_dies_leaves_no_lock() {
     let found = std::env::var("PATH").unwrap();
     let held = place.path("work/.git/held.lock").display().to_string();
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" worktree \"*) trap 'rm {held}; exit 1' TERM; touch {held}; \
+        "#!/bin/sh\ncase \" $* \" in *\" worktree \"*) exec > /dev/null 2>&1; trap 'rm {held}; exit 1' TERM; touch {held}; \
          while :; do sleep 0.1; done;; esac\nPATH={found} exec git \"$@\"\n"
     );
     place.write("bin/git", script);

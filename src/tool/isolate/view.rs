@@ -70,11 +70,11 @@ impl View<'_> {
         if paths.is_empty() {
             return Ok(paths);
         }
-        let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
-        let check = self.call(&["check-ignore", "-z", "--stdin"]).stdin(asked);
-        // It fails if none is.
+        let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\n"].concat()).collect();
+        let check = self.call(&["check-ignore", "--stdin"]).stdin(asked);
+        // It fails if none is. A name that git has to quote counts as not ignored.
         let Said { text, .. } = self.git.ask(&self.tree, check).await?;
-        let ignored: Vec<&str> = text.split('\0').collect();
+        let ignored: Vec<&str> = text.lines().collect();
         Ok(paths.into_iter().filter(|path| !ignored.contains(&&*path.to_string_lossy())).collect())
     }
 
