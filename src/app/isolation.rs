@@ -74,7 +74,7 @@ pub async fn change_by(herder: &Herder, run: RunId) -> Option<Change> {
 /// # Errors
 /// The log cannot be read.
 pub async fn recover(isolation: &Isolation, store: &dyn EventStore) -> Result<(), StoreError> {
-    let left = isolation.left_behind();
+    let left = isolation.left_behind().await;
     let known = put_away(isolation, store, left.clone()).await?;
     for run in left.into_iter().filter(|run| !known.contains(run)) {
         isolation.discard_unfinished(run).await;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -94,25 +94,29 @@ fn a_patch_is_of_record_though_its_branch_cannot_be_removed_yet() {
 }
 
 #[test]
-fn a_git_that_is_at_work_when_herder_dies_leaves_no_lock() {
+fn a_git_that_is_at_work_when_herder_dies_comes_to_its_end_and_the_next_start_waits_for_it() {
     let place = repository();
-    // Git that holds a lock until it is asked to end.
+    // Git that holds a lock for a while.
     fs::create_dir(place.path("bin")).unwrap();
     let found = std::env::var("PATH").unwrap();
     let held = place.path("work/.git/held.lock").display().to_string();
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" worktree \"*) exec > /dev/null 2>&1; trap 'rm {held}; exit 1' TERM; touch {held}; \
-         while :; do sleep 0.1; done;; esac\nPATH={found} exec git \"$@\"\n"
+        "#!/bin/sh\ncase \" $* \" in *\" worktree \"*) touch {held}; sleep 2; PATH={found} git \"$@\" || exit; rm {held}; exit;; \
+         esac\nPATH={found} exec git \"$@\"\n"
     );
     place.write("bin/git", script);
-    std::process::Command::new("chmod").args(["+x", "git"]).current_dir(place.path("bin")).status().unwrap();
-    one(&place);
+    fs::set_permissions(place.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), done()]))]);
     let mut command = place.command(&BATCH);
     command.env("PATH", format!("{}:{found}", place.path("bin").display()));
     let batch = Started::from(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     until("git is at work", || !locks(&place.path("work/.git")).is_empty());
     batch.kill();
-    until("it has tidied up", || locks(&place.path("work/.git")).is_empty());
+    assert!(!locks(&place.path("work/.git")).is_empty(), "it still is");
+    place.herder(&BATCH).expect(0);
+    assert_eq!(locks(&place.path("work/.git")), [PathBuf::new(); 0]);
+    assert!(diff(&place, "a").contains("+TWO"));
+    assert_eq!(worktrees(&place), 1);
 }
 
 #[test]

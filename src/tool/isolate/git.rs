@@ -8,18 +8,23 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{IsolateError, locks::lock_in};
 use crate::tool::{
     output::Limits,
-    process::{CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment},
+    process::{
+        CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment, is_one_abandoned,
+    },
 };
 
 /// How long one command may take: a checkout of a large tree on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it has to put its files in order when herder dies.
-const PARTING: Duration = Duration::from_secs(5);
+/// How long it has to come to its end when herder dies. What takes longer locks nothing that is shared.
+pub(super) const PARTING: Duration = Duration::from_secs(5);
+/// Names the folder of the workspaces that a command is for.
+const MARK: &str = "HERDER_WORKSPACES";
 /// How often a command is given again that met the lock of another one.
 const TRIES: u32 = 8;
 /// Before the first of those; each further wait is longer by as much.
@@ -45,6 +50,8 @@ const SETTINGS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Git {
     runner: ProcessRunner,
+    /// Told to git, by which it is found again when herder is not there any more.
+    mark: Option<(OsString, OsString)>,
 }
 
 /// One command of git.
@@ -95,7 +102,26 @@ impl Call {
 
 impl Git {
     pub(super) const fn new(runner: ProcessRunner) -> Self {
-        Self { runner }
+        Self { runner, mark: None }
+    }
+
+    /// For the workspaces in a folder.
+    pub(super) fn of(runner: ProcessRunner, work: &Path) -> Self {
+        Self { runner, mark: Some((MARK.into(), work.into())) }
+    }
+
+    /// Waits until no git for the workspaces in a folder is at work whose herder is gone; not for ever.
+    pub(super) async fn outwait(work: &Path) {
+        let mark = format!("{MARK}={}", work.display());
+        let since = Instant::now();
+        while since.elapsed() < PARTING * 3 {
+            let mark = mark.clone();
+            if !tokio::task::spawn_blocking(move || is_one_abandoned(&mark)).await.unwrap_or_default() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        tracing::warn!(work = %work.display(), "git of an earlier start is still at work");
     }
 
     pub(super) const fn runner(&self) -> &ProcessRunner {
@@ -107,10 +133,10 @@ impl Git {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
         let spec = CommandSpec {
             args: settings.chain(call.args).collect(),
-            env: env(call.env),
+            env: env(self.mark.iter().cloned().chain(call.env)),
             stdin: call.stdin,
             timeout: Some(TIMEOUT),
-            // It takes its locks along when it is asked to end, and not when it is killed.
+            // Killed, or told to end while it makes a lock, it leaves that behind.
             parting: PARTING,
             output: CaptureLimits {
                 shown: Limits { lines: usize::MAX, bytes: SHOWN, line_chars: usize::MAX },
@@ -166,7 +192,7 @@ impl Git {
 }
 
 /// Variables of herder's own that name a repository are not among those that pass.
-fn env(own: Vec<(OsString, OsString)>) -> Environment {
+fn env(own: impl Iterator<Item = (OsString, OsString)>) -> Environment {
     let fixed =
         [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C"), ("GIT_EDITOR", "true"), ("GIT_ASKPASS", "true")];
     let fixed = fixed.into_iter().map(|(name, value)| (name.into(), value.into()));
@@ -178,9 +204,12 @@ pub(super) fn is_object(line: &str) -> bool {
 }
 
 fn met_a_lock(said: &str) -> bool {
-    // One that is not there, or elsewhere, is no more so later.
-    let is_at_odds = || said.contains(" but expected ") || said.contains("unable to resolve reference");
-    lock_in(said).is_some() || said.contains("cannot lock ref") && !is_at_odds()
+    lock_in(said).is_some() || said.contains("cannot lock ref") && !is_at_odds(said)
+}
+
+/// Whether a reference is not there, or not where it was said to be, which it will not be later either.
+pub(super) fn is_at_odds(said: &str) -> bool {
+    said.contains(" but expected ") || said.contains("unable to resolve reference")
 }
 
 #[cfg(test)]

@@ -198,11 +198,12 @@ impl Isolation {
             patches: whole(folders.patches),
             own: folders.own.into_iter().map(whole).collect(),
         };
+        let git = Git::of(runner, &folders.work);
         let known: BTreeSet<RunId> = meta::runs_in(&folders.work).collect();
         Self {
             options,
             folders,
-            git: Git::new(runner),
+            git,
             repositories: Repositories::default(),
             room: Semaphore::new(AT_ONCE),
             told: Mutex::default(),
@@ -328,9 +329,13 @@ impl Isolation {
         locked(&self.known).contains(&run)
     }
 
-    /// Runs that an earlier process made workspaces for and did not put away.
-    pub fn left_behind(&self) -> Vec<RunId> {
-        locked(&self.known).iter().copied().collect()
+    /// Runs that an earlier process made workspaces for and did not put away. What git was doing there has come to its end.
+    pub async fn left_behind(&self) -> Vec<RunId> {
+        let known: Vec<RunId> = locked(&self.known).iter().copied().collect();
+        if !known.is_empty() {
+            Git::outwait(&self.folders.work).await;
+        }
+        known
     }
 
     /// What a run changed, if it had a workspace of its own and has ended.

@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
     IsolateError, blocking,
-    git::{Call, Git, Said, is_object},
+    git::{Call, Git, Said, is_at_odds, is_object},
     locked,
 };
 use crate::{domain::id::RunId, tool::scratch};
@@ -236,8 +236,8 @@ impl Repository {
         let delete = only_at.into_iter().fold(delete, Call::arg);
         match git.run(&self.common, delete).await {
             // It is not there, or has more.
-            Ok(_) | Err(IsolateError::Git { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(IsolateError::Git { said, .. }) if is_at_odds(&said) => Ok(()),
+            said => said.map(drop),
         }
     }
 

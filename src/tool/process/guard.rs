@@ -2,8 +2,8 @@
 //!
 //! It leads a session of its own, without a terminal, and is subreaper: whatever the command starts, however it
 //! forks or changes session, is the guard's child once its parent is gone. So "no children" proves that nothing is
-//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill; or ask to end
-//! first, for a command that is granted the time to tidy up.
+//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill; at once, or
+//! once the time is over that the command is granted to come to its end.
 //!
 //! When the command ends by itself, what it left in the background has a moment to end too ([`SETTLE`]: a process
 //! substitution writes its last line), is then told to, and soon after made to. Runs without async, in the same
@@ -172,6 +172,10 @@ enum Stage {
     Settling {
         until: Instant,
     },
+    /// herder is gone, and the command may come to its end.
+    Parting {
+        until: Instant,
+    },
     /// All have been told to end.
     Asked {
         until: Instant,
@@ -215,7 +219,7 @@ impl Watch {
                 // An orphan has ended; or the command had, when the order came.
                 Ok(Event::Reaped(..) | Event::Terminate) => {}
                 Ok(Event::Abandoned) if matches!(stage, Stage::Running) && !self.parting.is_zero() => {
-                    stage = ask_to_end(self.parting);
+                    stage = Stage::Parting { until: Instant::now() + self.parting };
                 }
                 Ok(Event::Abandoned) => stage = force(),
                 Err(RecvTimeoutError::Timeout) => match self.after(stage) {
@@ -234,7 +238,7 @@ impl Watch {
                 self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
                 Some(ask_to_end(LEFTOVER_GRACE))
             }
-            Stage::Running | Stage::Asked { .. } => Some(force()),
+            Stage::Running | Stage::Parting { .. } | Stage::Asked { .. } => Some(force()),
             Stage::Forced { give_up, .. } => (Instant::now() < give_up).then(|| kill_again(give_up)),
         }
     }
@@ -258,7 +262,10 @@ impl Watch {
 }
 
 fn next(events: &Receiver<Event>, stage: Stage) -> Result<Event, RecvTimeoutError> {
-    let (Stage::Settling { until } | Stage::Asked { until } | Stage::Forced { again: until, .. }) = stage
+    let (Stage::Settling { until }
+    | Stage::Parting { until }
+    | Stage::Asked { until }
+    | Stage::Forced { again: until, .. }) = stage
     else {
         return events.recv().map_err(RecvTimeoutError::from);
     };

@@ -29,7 +29,7 @@ pub use self::{
     env::{Environment, environment},
     open_files::raise_open_files,
     protocol::ProcessLimits,
-    remains::end_remains,
+    remains::{end_remains, is_one_abandoned},
     runner::{ProcessRunner, Running},
 };
 
@@ -65,7 +65,7 @@ pub struct CommandSpec {
     pub timeout: Option<Duration>,
     /// Time between asking to end and killing.
     pub grace: Duration,
-    /// The same where herder is gone: for programs that tidy up when they are asked to end. Without it they are killed at once.
+    /// Time that it has to come to its end by itself when herder dies: for what leaves a mess when it is killed, and is done soon.
     pub parting: Duration,
     pub output: CaptureLimits,
 }
