@@ -99,9 +99,10 @@ impl Isolated {
     fn task(&self, number: usize) -> Value {
         let edit = json!({"path": "a.txt", "old_text": "two", "new_text": format!("two {number}")});
         let write = json!({"path": "b.txt", "content": "b\n"});
-        let changes = json!({"calls": [{"name": "edit", "arguments": edit}, {"name": "write", "arguments": write}]});
+        let changes =
+            json!({"calls": [{"name": "edit", "arguments": edit}, {"name": "write", "arguments": write}]});
         let last = json!({"text": "ready", "delay_ms": number % 4 * 20});
-        let script = if number % 2 == 0 { json!([changes, last]) } else { json!([last]) };
+        let script = if number.is_multiple_of(2) { json!([changes, last]) } else { json!([last]) };
         let mut task = process::task(&self.house, &format!("t{number}"), script);
         task["isolate"] = "worktree".into();
         task
@@ -157,10 +158,13 @@ impl Isolated {
         for line in &done {
             let number: usize = line["id"].as_str().unwrap()[1..].parse().unwrap();
             assert_eq!(line["error"], Value::Null, "{how}: {line}");
-            assert_eq!(line["files_changed"], if number % 2 == 0 { 2 } else { 0 }, "{how}: {line}");
-            if number % 2 == 0 {
+            assert_eq!(line["files_changed"], if number.is_multiple_of(2) { 2 } else { 0 }, "{how}: {line}");
+            if number.is_multiple_of(2) {
                 let patch = fs::read_to_string(line["patch_path"].as_str().unwrap()).unwrap();
-                assert!(patch.contains(&format!("+two {number}\n")) && patch.contains("+++ b/b.txt"), "{how}: {patch}");
+                assert!(
+                    patch.contains(&format!("+two {number}\n")) && patch.contains("+++ b/b.txt"),
+                    "{how}: {patch}"
+                );
                 let branch = line["branch"].as_str().unwrap();
                 assert_eq!(self.git(&["show", &format!("{branch}:a.txt")]), format!("one\ntwo {number}\n"));
             }
@@ -168,14 +172,15 @@ impl Isolated {
         let branches = self.git(&["branch", "--list", "herder/*"]);
         let with_work = results.iter().filter(|line| !line["branch"].is_null()).count();
         assert_eq!(branches.lines().count(), with_work, "{how}: {branches}{}", self.said());
-        let kept = results.iter().filter(|line| line["outcome"] != "done" && !line["branch"].is_null()).count();
+        let kept =
+            results.iter().filter(|line| line["outcome"] != "done" && !line["branch"].is_null()).count();
         assert_eq!(self.git(&["worktree", "list"]).lines().count(), 1 + kept, "{how}");
         self.git(&["fsck", "--strict"]);
         assert_eq!(self.git(&["status", "--porcelain"]), "", "{how}");
         let left = |folder: &str| fs::read_dir(self.house.path(folder)).map_or(0, Iterator::count);
         assert!(kept > 0 || left("out.jsonl.state/work") == 0, "{how}: something is left of workspaces");
         for folder in ["work/.git", "out.jsonl.state"] {
-            assert_eq!(locks(&self.house.path(folder)), [PathBuf::new(); 0], "{how}");
+            assert!(locks(&self.house.path(folder)).is_empty(), "{how}: locks are left in {folder}");
         }
     }
 }

@@ -41,7 +41,8 @@ const RESULTS: &[&str] = &["line.before", "line.half", "line.after", "results.be
 
 #[test]
 fn every_point_is_tried_by_some_test() {
-    let named: Vec<&str> = [LOG, WORLD, COMMANDS, RESULTS, leftovers::POINTS, held::POINTS, isolated::POINTS].concat();
+    let named: Vec<&str> =
+        [LOG, WORLD, COMMANDS, RESULTS, leftovers::POINTS, held::POINTS, isolated::POINTS].concat();
     let missing: Vec<_> = Point::ALL.iter().filter(|point| !named.contains(point)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let kinds: Vec<&str> = [KINDS, again::KINDS, held::KINDS, asked::KINDS].concat();

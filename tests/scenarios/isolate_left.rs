@@ -60,7 +60,7 @@ fn locks_that_a_dead_herder_left_of_what_is_a_runs_own_are_not_in_its_way() {
     place.herder(&[&BATCH[..], &["--restart-stale"]].concat()).expect(0);
     assert!(diff(&place, "a").contains("+TWO"));
     assert_eq!(locks(&place.path("work/.git")), [place.path("work/.git/config.lock")]);
-    assert_eq!(locks(&place.path(STATE)), [PathBuf::new(); 0]);
+    assert!(locks(&place.path(STATE)).is_empty());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_git_that_is_at_work_when_herder_dies_comes_to_its_end_and_the_next_start_wa
     batch.kill();
     assert!(!locks(&place.path("work/.git")).is_empty(), "it still is");
     place.herder(&BATCH).expect(0);
-    assert_eq!(locks(&place.path("work/.git")), [PathBuf::new(); 0]);
+    assert!(locks(&place.path("work/.git")).is_empty());
     assert!(diff(&place, "a").contains("+TWO"));
     assert_eq!(worktrees(&place), 1);
 }
@@ -175,7 +175,8 @@ fn a_copy_has_none_of_herders_own_files() {
     let mut line = task("a", "copy", json!([bash("find . | sort"), edit("TWO"), done()]));
     line["workspace"] = json!(".");
     let lines = format!("{line}\n");
-    let batch = ["batch", "work/in.jsonl", "-o", "work/out.jsonl", "--policy", "trusted", "--state", "work/kept"];
+    let batch =
+        ["batch", "work/in.jsonl", "-o", "work/out.jsonl", "--policy", "trusted", "--state", "work/kept"];
     place.write("work/in.jsonl", format!("{lines}{}", lines.replace("\"a\"", "\"b\"")));
     // The second begins when the first has its line in the results.
     place.herder(&[&batch[..], &["-j", "1"]].concat()).expect(0);
@@ -185,7 +186,8 @@ fn a_copy_has_none_of_herders_own_files() {
         assert_eq!(line["files_changed"], 1, "{line}");
         let events = ["events", line["run"].as_str().unwrap(), "--json", "--state", "work/kept"];
         let events = place.herder(&events).expect(0).json();
-        let said = events.iter().find(|event| event["kind"] == "result").unwrap()["data"]["output"].to_string();
+        let said =
+            events.iter().find(|event| event["kind"] == "result").unwrap()["data"]["output"].to_string();
         assert!(said.contains("a.txt") && !said.contains("out.jsonl") && !said.contains("kept"), "{said}");
     }
 }
@@ -195,15 +197,28 @@ fn hostile(place: &Place, git_dir: &str) -> String {
     let trap = format!("touch {}; cat", place.path("sprung").display());
     let hook = format!("#!/bin/sh\\n{trap}\\n");
     let set: String = [
-        "core.fsmonitor", "filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.x.textconv",
-        "diff.x.command", "diff.external", "merge.x.driver", "core.pager", "core.sshCommand", "gpg.program",
-        "core.editor", "alias.apply", "alias.add",
+        "core.fsmonitor",
+        "filter.x.clean",
+        "filter.x.smudge",
+        "filter.x.process",
+        "diff.x.textconv",
+        "diff.x.command",
+        "diff.external",
+        "merge.x.driver",
+        "core.pager",
+        "core.sshCommand",
+        "gpg.program",
+        "core.editor",
+        "alias.apply",
+        "alias.add",
     ]
     .iter()
     .map(|key| format!("git config -f {git_dir}/config {key} '{trap}'; "))
     .collect();
-    let hooks = ["post-checkout", "pre-commit", "post-index-change", "reference-transaction"]
-        .map(|hook_name| format!("printf '{hook}' > {git_dir}/hooks/{hook_name}; chmod +x {git_dir}/hooks/{hook_name}; "));
+    let hooks =
+        ["post-checkout", "pre-commit", "post-index-change", "reference-transaction"].map(|hook_name| {
+            format!("printf '{hook}' > {git_dir}/hooks/{hook_name}; chmod +x {git_dir}/hooks/{hook_name}; ")
+        });
     format!(
         "mkdir -p {git_dir}/hooks; {set}{} git config -f {git_dir}/config commit.gpgSign true; \
          git config -f {git_dir}/config core.hooksPath $PWD/{git_dir}/hooks; ",

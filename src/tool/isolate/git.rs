@@ -15,7 +15,8 @@ use super::{IsolateError, locks::lock_in};
 use crate::tool::{
     output::Limits,
     process::{
-        CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment, is_one_abandoned,
+        CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment,
+        is_one_abandoned,
     },
 };
 

@@ -29,9 +29,14 @@ pub(super) fn lock_in(said: &str) -> Option<PathBuf> {
 }
 
 /// Removes the locks of a run's own index, worktree and branch. No git may be at work for the run.
-pub(super) async fn remove_own(index: PathBuf, admin: Option<PathBuf>, meta: &Meta) -> Result<(), IsolateError> {
+pub(super) async fn remove_own(
+    index: PathBuf,
+    admin: Option<PathBuf>,
+    meta: &Meta,
+) -> Result<(), IsolateError> {
     let mut own = vec![with_ending(&index)];
-    if let Some(origin) = meta.origin.as_ref().filter(|origin| origin.branch.contains(&meta.run.to_string())) {
+    if let Some(origin) = meta.origin.as_ref().filter(|origin| origin.branch.contains(&meta.run.to_string()))
+    {
         own.push(with_ending(&origin.common.join("refs/heads").join(&origin.branch)));
     }
     blocking(move || {
@@ -68,7 +73,8 @@ mod tests {
         let lock = |said: &str| lock_in(said).map(|path| path.display().to_string());
         let index = "fatal: Unable to create '/r/.git/index.lock': File exists.\n\nAnother git process";
         assert_eq!(lock(index).as_deref(), Some("/r/.git/index.lock"));
-        let branch = "warning: x\nfatal: cannot lock ref 'refs/heads/b': Unable to create '/r/b.lock': File exists.";
+        let branch =
+            "warning: x\nfatal: cannot lock ref 'refs/heads/b': Unable to create '/r/b.lock': File exists.";
         assert_eq!(lock(branch).as_deref(), Some("/r/b.lock"));
         let config = "error: could not lock config file /r/.git/config: File exists";
         assert_eq!(lock(config).as_deref(), Some("/r/.git/config.lock"));

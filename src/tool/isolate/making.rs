@@ -15,8 +15,7 @@ use super::{
     Folders, IsolateError, Isolation, blocking, branch,
     copy::Copying,
     git::{Call, Git, Said},
-    locked,
-    locks,
+    locked, locks,
     meta::{self, MadeBy, Meta, Origin, Stage, change_of, patch_of},
     nested::nested_in,
     view::View,
@@ -59,7 +58,8 @@ impl Isolation {
         self.set_up(run, spec.task_id.as_deref(), &meta.place(), ended).await?;
         let root = meta.root.clone();
         let nested = blocking(move || Ok(nested_in(&root))).await?;
-        let nested = nested.into_iter().map(|(path, like)| (path.to_string_lossy().into_owned(), like)).collect();
+        let nested =
+            nested.into_iter().map(|(path, like)| (path.to_string_lossy().into_owned(), like)).collect();
         let meta = Meta { stage: Stage::Made, nested, ..meta };
         crash::point(Point::AfterWorkspace);
         meta::write(&self.folders.work, &meta).await?;

@@ -20,9 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::process::{
-    CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, environment,
-};
+use super::process::{ProcessLimits, ProcessRunner, SpawnError};
 use crate::domain::{
     id::RunId,
     outcome::Outcome,
@@ -39,6 +37,7 @@ mod making;
 mod meta;
 mod nested;
 mod repository;
+mod setup;
 mod view;
 
 use closing::Branch;
@@ -367,56 +366,9 @@ impl Isolation {
         }
     }
 
-    /// Runs the setup command, if there is one.
-    async fn set_up(
-        &self,
-        run: RunId,
-        task_id: Option<&str>,
-        folder: &Path,
-        ended: &CancellationToken,
-    ) -> Result<(), IsolateError> {
-        let Some(setup) = &self.options.setup else { return Ok(()) };
-        let own = [("HERDER_RUN_ID".into(), run.to_string().into())]
-            .into_iter()
-            .chain(task_id.map(|id| ("HERDER_TASK_ID".into(), id.into())));
-        let spec = CommandSpec {
-            args: vec!["-c".into(), setup.into()],
-            env: environment(std::env::vars_os(), &self.options.env_pass, own),
-            limits: self.options.limits.clone(),
-            timeout: Some(self.options.setup_timeout),
-            grace: self.options.grace,
-            output: CaptureLimits::default(),
-            ..CommandSpec::new("sh", folder)
-        };
-        let cannot = |how: String, tail: String| Err(IsolateError::Setup { how, tail });
-        match self.git.runner().run(spec, ended).await {
-            Err(error) => cannot(format!("did not start: {}", super::workspace::Told(&error)), String::new()),
-            Ok(finished) => {
-                let how = match finished.end {
-                    End::Exited(0) => return Ok(()),
-                    End::Exited(code) => format!("exited with {code}"),
-                    End::Signalled(signal) => format!("was ended by signal {signal}"),
-                    End::OutOfMemory => "ran out of memory".to_owned(),
-                    End::TimedOut => {
-                        format!("took longer than {} s", self.options.setup_timeout.as_secs())
-                    }
-                    End::Cancelled | End::GuardLost => "was killed".to_owned(),
-                };
-                cannot(how, tail(&finished.output.text))
-            }
-        }
-    }
-
     fn turn_of(&self, run: RunId) -> Arc<Turn> {
         locked(&self.busy).entry(run).or_default().clone()
     }
-}
-
-/// The end of what a command put out.
-fn tail(text: &str) -> String {
-    const LINES: usize = 20;
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// Nothing that is done under these locks can leave what they guard half changed.

@@ -101,7 +101,9 @@ mod tests {
         write("deep/in/it/.git/index", "what git status writes");
         assert_eq!(nested_in(place.path()), first);
         let mut last = first;
-        for (path, text) in [("deep/in/it/sub/a", "changed"), ("deep/in/it/.git/refs/heads/main", "2 and more")] {
+        for (path, text) in
+            [("deep/in/it/sub/a", "changed"), ("deep/in/it/.git/refs/heads/main", "2 and more")]
+        {
             write(path, text);
             let next = nested_in(place.path());
             assert_ne!(next, last, "{path}");

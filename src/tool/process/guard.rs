@@ -63,7 +63,14 @@ fn guard() -> io::Result<()> {
         Err((step, error)) => return send(&mut reports, &failure(step, &error)),
     };
 
-    let mut watch = Watch { command, grace: launch.grace, parting: launch.parting, reports, exec: None, exit: Exit::default() };
+    let mut watch = Watch {
+        command,
+        grace: launch.grace,
+        parting: launch.parting,
+        reports,
+        exec: None,
+        exit: Exit::default(),
+    };
     watch.until_nothing_is_left(&events);
     watch.exit.out_of_memory = out_of_memory_kills() > kills_before;
     match watch.exec {

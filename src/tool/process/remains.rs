@@ -49,7 +49,8 @@ pub fn end_remains(leaders: &[CommandGroup], mark: &str) -> Vec<u32> {
 /// Whether a guard with `mark` in its environment is at work though its herder is gone: its command has the time to come to
 /// its end. Blocks.
 pub fn is_one_abandoned(mark: &str) -> bool {
-    let is_one = |process: &Process| is_guard(process.pid) && !serves_its_herder(process) && has(process.pid, mark);
+    let is_one =
+        |process: &Process| is_guard(process.pid) && !serves_its_herder(process) && has(process.pid, mark);
     all_processes().any(|process| !process.ended && is_one(&process))
 }
 
