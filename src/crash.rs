@@ -76,6 +76,22 @@ points! {
     AfterResults => "results.after",
     /// A submission is of record and not answered.
     Submitted => "submission.recorded",
+    /// A run's workspace is on record, and nothing of it is there.
+    BeforeWorkspace => "workspace.before",
+    /// It is there, and not on record as made.
+    AfterWorkspace => "workspace.after",
+    /// Its run has ended; what was changed is in no patch.
+    BeforePatch => "patch.before",
+    /// The patch is in its place, and the commit not made.
+    BeforeCommit => "commit.before",
+    /// Both are there, and not on record.
+    AfterCommit => "commit.after",
+    /// They are on record, and the workspace is still there.
+    AfterPatch => "patch.after",
+    /// A workspace is about to be removed.
+    BeforeRemoval => "removal.before",
+    /// It is gone, and its branch and what is known of it are not.
+    AfterRemoval => "removal.after",
     /// What an earlier process left running is about to be ended.
     BeforeLeftovers => "leftovers.before",
     /// It is, and the log does not say that the run goes on.

@@ -25,7 +25,7 @@ use crate::{
         policy::{Policy, Verdict},
     },
     store::StoreError,
-    tool::{toolbox::Toolbox, workspace::Workspaces},
+    tool::{isolate::Isolation, toolbox::Toolbox, workspace::Workspaces},
 };
 
 /// Live deltas that a watcher may be behind before it misses some. A watcher that reads at all is never that far behind.
@@ -121,7 +121,22 @@ impl Herder {
         model_names: impl IntoIterator<Item = &'a str>,
         people: People,
     ) -> Result<Self, StartError> {
-        Self::start_with(config, state, model_names, settings(config, people)).await
+        let isolation = workspaces(config, &state).await?;
+        Self::start_with(config, state, isolation, model_names, settings(config, people)).await
+    }
+
+    /// The same, where what earlier processes left of workspaces is put away already.
+    ///
+    /// # Errors
+    /// As [`Herder::start`].
+    pub(super) async fn start_with_workspaces<'a>(
+        config: &Config,
+        state: State,
+        isolation: Arc<Isolation>,
+        model_names: impl IntoIterator<Item = &'a str>,
+        people: People,
+    ) -> Result<Self, StartError> {
+        Self::start_with(config, state, isolation, model_names, settings(config, people)).await
     }
 
     /// The same, for a run that no command goes on with: when its account is used up it ends, since it would wait for ever.
@@ -135,12 +150,14 @@ impl Herder {
         people: People,
     ) -> Result<Self, StartError> {
         let settings = Settings { outlast_accounts: false, ..settings(config, people) };
-        Self::start_with(config, state, [model_name], settings).await
+        let isolation = workspaces(config, &state).await?;
+        Self::start_with(config, state, isolation, [model_name], settings).await
     }
 
     async fn start_with<'a>(
         config: &Config,
         state: State,
+        isolation: Arc<Isolation>,
         model_names: impl IntoIterator<Item = &'a str>,
         settings: Settings,
     ) -> Result<Self, StartError> {
@@ -151,8 +168,6 @@ impl Herder {
             Spool::of(folder.path()).settle(&*state.store, &SystemClock).await;
         }
         let setup = Arc::new(ModelSetup::default());
-        let isolation = Arc::new(isolation::isolation(config, &state));
-        isolation::recover(&isolation, &*state.store).await?;
         let services = Arc::new(Services {
             store: state.store.clone(),
             clock: Arc::new(SystemClock),
@@ -239,6 +254,13 @@ impl Herder {
     pub async fn close(&self) {
         self.state.close().await;
     }
+}
+
+/// Workspaces of runs' own, once what earlier processes left of them is put away.
+async fn workspaces(config: &Config, state: &State) -> Result<Arc<Isolation>, StartError> {
+    let isolation = Arc::new(isolation::isolation(config, state));
+    isolation::recover(&isolation, &*state.store).await?;
+    Ok(isolation)
 }
 
 fn policy(config: &Config, toolbox: &Toolbox) -> Result<Policy, PolicyError> {

@@ -8,13 +8,13 @@ use std::{
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{herder::Herder, input::InputTask, state::State};
+use super::{herder::Herder, input::InputTask, own_files, state::State};
 use crate::{
     config::{self, Config},
     domain::id::RunId,
     store::{EventStore, RunFilter, StoreError},
     tool::{
-        isolate::{Change, Folders, Isolation, Keep, Options, change_of},
+        isolate::{Change, Folders, Isolation, Keep, Options, WORK, change_of},
         process::ProcessRunner,
         workspace::Told,
     },
@@ -44,10 +44,10 @@ pub fn isolation(config: &Config, state: &State) -> Isolation {
     };
     let elsewhere = super::state::default_folder().unwrap_or_else(std::env::temp_dir);
     let folders = Folders {
-        work: state.aside().join("work"),
-        elsewhere: elsewhere.join("work"),
+        work: state.aside().join(WORK),
+        elsewhere: elsewhere.join(WORK),
         patches: patches(state),
-        state: state.folder.as_ref().map(|folder| folder.path().to_owned()),
+        own: own_files::paths(config, state),
     };
     Isolation::new(options, folders, ProcessRunner::default())
 }
@@ -74,22 +74,34 @@ pub async fn change_by(herder: &Herder, run: RunId) -> Option<Change> {
 /// # Errors
 /// The log cannot be read.
 pub async fn recover(isolation: &Isolation, store: &dyn EventStore) -> Result<(), StoreError> {
-    let left = isolation.left_behind();
-    if left.is_empty() {
-        return Ok(());
-    }
-    let records = store.runs(RunFilter { among: Some(left.clone()), ..RunFilter::default() }).await?;
-    let known: BTreeSet<RunId> = records.iter().map(|record| record.run).collect();
+    let left = isolation.left_behind().await;
+    let known = put_away(isolation, store, left.clone()).await?;
     for run in left.into_iter().filter(|run| !known.contains(run)) {
         isolation.discard_unfinished(run).await;
     }
+    Ok(())
+}
+
+/// Puts away the workspaces of those of these runs that have ended. Returns which of them the log knows.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn put_away(
+    isolation: &Isolation,
+    store: &dyn EventStore,
+    runs: Vec<RunId>,
+) -> Result<BTreeSet<RunId>, StoreError> {
+    if runs.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let records = store.runs(RunFilter { among: Some(runs), ..RunFilter::default() }).await?;
     let ended = records.iter().filter_map(|record| Some((record, record.end.as_ref()?)));
     let closing = ended.map(|(record, end)| {
         let task: Arc<str> = record.asked.as_ref().map(|asked| asked.about.clone()).unwrap_or_default();
         async move { isolation.close(record.run, end.outcome, &task).await }
     });
     stream::iter(closing).buffer_unordered(AT_ONCE).collect::<()>().await;
-    Ok(())
+    Ok(records.iter().map(|record| record.run).collect())
 }
 
 /// Whether tasks can have the workspaces of their own that they ask for, as far as that is known before they are made.

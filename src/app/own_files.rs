@@ -11,6 +11,7 @@ use crate::{
     config::Config,
     domain::policy::{Policy, Verdict},
     tool::{
+        isolate::WORK,
         launcher::FileBounds,
         toolbox::Toolbox,
         workspace::hidden::{Hidden, real},
@@ -19,14 +20,20 @@ use crate::{
 
 /// What the tools on files neither see nor change, beside a state and the results that are derived from it.
 pub(super) fn hidden(config: &Config, state: &State) -> Hidden {
-    let folders: Vec<PathBuf> =
-        state.folder.iter().map(|folder| folder.path().to_owned()).chain(default_folder()).collect();
-    let shelters =
-        folders.iter().map(PathBuf::as_path).chain([state.aside()]).map(|folder| folder.join("work"));
-    let shelters: Vec<_> = shelters.collect();
+    let folders = folders(state);
+    let shelters = folders.iter().map(PathBuf::as_path).chain([state.aside()]);
+    Hidden::new(paths(config, state), shelters.map(|folder| folder.join(WORK)))
+}
+
+/// The same as it was configured: files and folders, which may not be there.
+pub(super) fn paths(config: &Config, state: &State) -> Vec<PathBuf> {
     let results = state.results.as_deref().map(around).unwrap_or_default();
     let more = [config.daemon.token_file.clone(), approvals::runtime_folder()];
-    Hidden::new(folders.into_iter().chain(results).chain(more.into_iter().flatten()), shelters)
+    folders(state).into_iter().chain(results).chain(more.into_iter().flatten()).collect()
+}
+
+fn folders(state: &State) -> Vec<PathBuf> {
+    state.folder.iter().map(|folder| folder.path().to_owned()).chain(default_folder()).collect()
 }
 
 /// The file of results, what it is while it is made, and what it is derived from by itself.

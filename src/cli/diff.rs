@@ -17,7 +17,8 @@ pub(super) const ABOUT: &str = "Show what a run changed
 
 The run had a workspace of its own (--isolate worktree or copy), and has ended. RUN is a run's id, the beginning of one, or a \
 task's id (its latest attempt), of the daemon or with --state of a folder. What is printed is a patch that `git apply` \
-takes, new files included; what git ignores is not in it.";
+takes, new files included; what git ignores is not in it, nor \
+what is in repositories within the workspace.";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder diff task-17 --state out.jsonl.state

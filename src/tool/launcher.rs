@@ -127,6 +127,7 @@ impl Launcher {
             confinement,
             timeout: Some(timeout),
             grace: self.grace,
+            parting: Duration::ZERO,
             output: CaptureLimits {
                 shown: self.output,
                 spill: self.spill_root.as_ref().map(|root| spill_file(root, context)),

@@ -14,6 +14,7 @@ mod process;
 mod again;
 mod asked;
 mod held;
+mod isolated;
 mod leftovers;
 mod points;
 mod prune;

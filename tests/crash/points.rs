@@ -5,7 +5,7 @@
 
 use herder::{crash::Point, domain::event::Event};
 
-use crate::{again, asked, held, leftovers, prune, work::Work};
+use crate::{again, asked, held, isolated, leftovers, prune, work::Work};
 
 /// Kinds of facts that this batch has at its first start.
 const KINDS: &[&str] = &[
@@ -42,7 +42,8 @@ const RESULTS: &[&str] = &["line.before", "line.half", "line.after", "results.be
 #[test]
 fn every_point_is_tried_by_some_test() {
     let named: Vec<&str> =
-        [LOG, WORLD, COMMANDS, RESULTS, leftovers::POINTS, held::POINTS, prune::POINTS].concat();
+        [LOG, WORLD, COMMANDS, RESULTS, leftovers::POINTS, held::POINTS, prune::POINTS, isolated::POINTS]
+            .concat();
     let missing: Vec<_> = Point::ALL.iter().filter(|point| !named.contains(point)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let kinds: Vec<&str> = [KINDS, again::KINDS, held::KINDS, asked::KINDS].concat();

@@ -205,22 +205,22 @@ fn batch(house: &House) -> Command {
     command
 }
 
-fn number(name: &str, otherwise: usize) -> usize {
+pub(crate) fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
 }
 
 /// Numbers that look random; the seed is told.
-struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let seed = number("HERDER_TEST_SEED", now.subsec_micros() as usize);
         println!("HERDER_TEST_SEED={seed}");
         Self(seed as u64)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -88,7 +88,7 @@ fn nothing_is_left_of_a_worktree_whose_traces_a_command_has_wiped() {
 }
 
 /// A `PATH` with a git that does this at a diff while there is a file `broken`.
-fn git_that_cannot_diff(place: &Place, instead: &str) -> String {
+pub(crate) fn git_that_cannot_diff(place: &Place, instead: &str) -> String {
     fs::create_dir(place.path("bin")).unwrap();
     let found = std::env::var("PATH").unwrap();
     let broken = place.path("broken").display().to_string();

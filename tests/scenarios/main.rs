@@ -28,6 +28,7 @@ mod full_disk;
 mod input;
 mod isolate;
 mod isolate_hard;
+mod isolate_left;
 mod locked;
 mod mending;
 mod metrics;

@@ -71,14 +71,15 @@ impl Batch {
     ) -> Result<Self, BatchError> {
         let mut plan = journal.plan(&tasks, &chosen, &options)?;
         // Before the results are made: what is put away late is in them.
-        let isolated = isolation::isolation(config, &journal.state);
-        isolation::recover(&isolated, &*journal.state.store).await?;
+        let isolation = Arc::new(isolation::isolation(config, &journal.state));
+        isolation::recover(&isolation, &*journal.state.store).await?;
         let results = rebuild(&journal, &tasks, &chosen, &plan, &options, &stopper).await?;
         let clock = crate::clock::SystemClock;
         let (batch, store, slice) = (journal.batch, journal.state.store.clone(), tasks.as_slice());
         for run in &plan.abandon {
             abandon(&*store, *run, &clock).await?;
         }
+        isolation::put_away(&isolation, &*store, plan.abandon.clone()).await?;
         let is_changed = journal.history.is_of_a_changed_line(&slice);
         submit_asked(&*store, batch, &slice, &mut plan, is_changed, &clock).await?;
         journal.record(&tasks, &chosen, &options, &clock).await?;
@@ -89,7 +90,7 @@ impl Batch {
         let resumed = resumed.iter().filter(|run| resuming.contains(&run.run));
         models.extend(resumed.filter_map(|run| run.asked.as_ref()).map(|asked| &*asked.model));
         let people = if options.parks { People::Asked } else { People::Absent };
-        let herder = Herder::start(config, journal.state, models, people).await?;
+        let herder = Herder::start_with_workspaces(config, journal.state, isolation, models, people).await?;
         herder.supervisor.set_max_live_runs(options.concurrency);
         if options.max_cost.is_some() {
             let spent = spent::by_batch(&herder.supervisor, &*herder.state().store, &|_| {}, batch).await?;

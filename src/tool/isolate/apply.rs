@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    IsolateError,
+    IsolateError, WORK,
     git::{Call, Git, Said},
+    locks::lock_in,
 };
-use crate::tool::process::ProcessRunner;
+use crate::{domain::id::RunId, tool::process::ProcessRunner};
 
 /// A patch, and what it is called.
 #[derive(Clone, Debug)]
@@ -69,10 +70,14 @@ pub async fn apply(
     how: How,
 ) -> Result<(), ApplyError> {
     let git = Git::new(runner);
-    let Target { cwd, directory } = target(&git, to, relative).await?;
+    let Target { cwd, directory, repository } = target(&git, to, relative).await?;
     let call = |count: usize, flags: &[&str]| {
         let call = flags.iter().fold(Call::new(["apply", "--whitespace=nowarn"]), Call::arg);
         let call = directory.iter().fold(call, Call::arg);
+        let call = match repository {
+            Repository::Heeded => call,
+            Repository::Shunned => call.env("GIT_DIR", "/dev/null"),
+        };
         let bytes = patches.iter().take(count).flat_map(|patch| patch.bytes.iter().copied()).collect();
         call.arg("-").stdin(bytes)
     };
@@ -84,6 +89,9 @@ pub async fn apply(
     let Said { ok, text } = git.ask(&cwd, call(patches.len(), flags)).await?;
     if ok {
         return Ok(());
+    }
+    if let Some(lock) = lock_in(&text) {
+        return Err(IsolateError::Locked { lock }.into());
     }
     let said = |text: &str| {
         let lines = text.lines().filter_map(|line| line.strip_prefix("error: "));
@@ -109,20 +117,43 @@ pub async fn apply(
 struct Target {
     cwd: PathBuf,
     directory: Option<String>,
+    repository: Repository,
+}
+
+/// Whether git does as the repository that it is in is configured.
+#[derive(Clone, Copy, Debug)]
+enum Repository {
+    Heeded,
+    /// A copy that a run worked in: its configuration, and so what git runs there, may be the run's.
+    Shunned,
+}
+
+/// Whether a folder is in the copy that some run worked in. A worktree's repository is the user's own.
+fn is_in_a_copy(folder: &Path) -> bool {
+    let is_runs = |folder: &Path| {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let around = folder.parent().and_then(Path::file_name);
+        name.is_some_and(|name| name.parse::<RunId>().is_ok()) && around.is_some_and(|name| name == WORK)
+    };
+    folder.ancestors().any(|folder| is_runs(folder) && !folder.join(".git").is_file())
 }
 
 /// Git takes paths as relative to the top of a repository, wherever in it it is started.
 async fn target(git: &Git, to: &Path, relative: Relative) -> Result<Target, IsolateError> {
     let real = to.canonicalize().map_err(IsolateError::io("open", to))?;
+    if is_in_a_copy(&real) {
+        return Ok(Target { cwd: real, directory: None, repository: Repository::Shunned });
+    }
+    let repository = Repository::Heeded;
     let Said { ok, text } = git.ask(&real, Call::new(["rev-parse", "--show-toplevel"])).await?;
     let top = text.lines().rev().find(|line| line.starts_with('/')).map(PathBuf::from).filter(|_| ok);
     Ok(match (top, relative) {
-        (None, _) => Target { cwd: real, directory: None },
-        (Some(cwd), Relative::Repository) => Target { cwd, directory: None },
+        (None, _) => Target { cwd: real, directory: None, repository },
+        (Some(cwd), Relative::Repository) => Target { cwd, directory: None, repository },
         (Some(cwd), Relative::Folder) => {
             let below = real.strip_prefix(&cwd).unwrap_or(Path::new("")).to_string_lossy().into_owned();
             let directory = (!below.is_empty()).then(|| format!("--directory={below}"));
-            Target { cwd, directory }
+            Target { cwd, directory, repository }
         }
     })
 }

@@ -2,12 +2,18 @@
 //!
 //! Each step finds what the one before it left on disk, so that all of it can be done again from the start.
 
+use std::path::{Path, PathBuf};
+
 use super::{
     Change, IsolateError, Isolation, Keep, blocking,
     meta::{self, Meta, Origin, Stage, change_of, patch_of},
+    nested::nested_in,
     repository::{Repository, remove_all},
 };
-use crate::domain::{id::RunId, outcome::Outcome};
+use crate::{
+    crash::{self, Point},
+    domain::{id::RunId, outcome::Outcome},
+};
 
 /// Characters of a task that a commit's first line has.
 const SUBJECT: usize = 64;
@@ -35,19 +41,26 @@ impl Isolation {
         if let Some(origin) = &meta.origin {
             self.repository(origin).seal(run, &meta.root).await?;
         }
+        self.unlock(&meta).await?;
         let patches = self.folders.patches.clone();
         let is_known = |change: &Change| change.error.is_none();
         let change = match blocking(move || Ok(change_of(&patches, run))).await?.filter(is_known) {
             Some(change) => change,
             None => {
+                crash::point(Point::BeforePatch);
                 let change = self.take_stock(&meta, outcome, task).await?;
+                crash::point(Point::AfterCommit);
                 meta::write_change(&self.folders.patches, run, &change).await?;
+                crash::point(Point::AfterPatch);
                 change
             }
         };
         match &change.kept {
             Some(kept) => {
-                tracing::info!(run.id = %run, kept, "workspace of a run is kept");
+                match &change.left_out {
+                    Some(why) => tracing::warn!(run.id = %run, kept, "workspace of a run is kept: {why}"),
+                    None => tracing::info!(run.id = %run, kept, "workspace of a run is kept"),
+                }
                 meta::write(work, &Meta { stage: Stage::Kept, ..meta }).await
             }
             None => self.remove(&meta, change.branch.as_ref().map_or(Branch::Goes, |_| Branch::Stays)).await,
@@ -60,15 +73,22 @@ impl Isolation {
         let root = meta.root.clone();
         let is_there = blocking(move || Ok(root.is_dir())).await?;
         let mut files = 0;
+        let mut left_out = Vec::new();
         let (mut patch_path, mut tip) = (None, None);
         let is_made = meta.stage == Stage::Made && is_there;
         if is_made {
             let view = self.view(meta);
-            let tree = view.take_in(&meta.brought).await?;
+            let top = meta.root.clone();
+            let nested = blocking(move || Ok(nested_in(&top))).await?;
+            let tree = view.take_in(&meta.brought, nested.keys()).await?;
+            let is_new = |path: &Path, like| meta.nested.get(&*path.to_string_lossy()) != Some(like);
+            let new = nested.iter().filter(|(path, like)| is_new(path, like));
+            left_out = view.not_ignored(new.map(|(path, _)| path.clone()).collect()).await?;
             let patch = self.patch_path(meta.run).await?;
             files = view.patch(&meta.base, &patch).await?;
             if files > 0 {
                 patch_path = Some(patch.to_string_lossy().into_owned());
+                crash::point(Point::BeforeCommit);
                 if let Some(origin) = &meta.origin {
                     let repository = self.repository(origin);
                     tip = if is_done {
@@ -82,11 +102,13 @@ impl Isolation {
         }
         // A failed setup leaves nothing changed, but something to look at.
         let has_something = files > 0 || meta.stage == Stage::SettingUp;
-        let keeps = match self.options.keep {
+        let is_wanted = match self.options.keep {
             Keep::Always => true,
             Keep::Failed => !is_done && has_something,
             Keep::Never => false,
         };
+        // Nothing else has what is in repositories.
+        let keeps = is_wanted || !left_out.is_empty();
         let kept = (keeps && is_there && meta.stage != Stage::Making)
             .then(|| meta.place().to_string_lossy().into_owned());
         let branch = match &meta.origin {
@@ -95,15 +117,18 @@ impl Isolation {
             None => None,
         };
         let base = meta.origin.as_ref().map(|_| meta.base.clone());
-        Ok(Change { branch, base, patch_path, files_changed: files, kept, error: None })
+        let left_out = left_out_of(&left_out, kept.as_deref());
+        Ok(Change { branch, base, patch_path, files_changed: files, kept, error: None, left_out })
     }
 
     /// Removes a workspace, and what is known of it.
     pub(super) async fn remove(&self, meta: &Meta, branch: Branch) -> Result<(), IsolateError> {
+        crash::point(Point::BeforeRemoval);
         match &meta.origin {
             Some(origin) => {
                 let (repository, name) = (self.repository(origin), &origin.branch);
                 repository.remove(meta.run, &meta.root).await?;
+                crash::point(Point::AfterRemoval);
                 match branch {
                     Branch::Stays => {}
                     Branch::Goes => repository.delete(&self.git, name, None).await?,
@@ -125,12 +150,12 @@ impl Isolation {
         meta::forget(&self.folders.work, meta.run).await
     }
 
-    fn repository(&self, Origin { top, common, .. }: &Origin) -> Repository {
-        self.repositories.at(top.clone(), common.clone(), std::path::PathBuf::new())
+    pub(super) fn repository(&self, Origin { top, common, .. }: &Origin) -> Repository {
+        self.repositories.at(top.clone(), common.clone(), PathBuf::new())
     }
 
     /// Where the patch goes, as whoever reads of it can find it.
-    async fn patch_path(&self, run: RunId) -> Result<std::path::PathBuf, IsolateError> {
+    async fn patch_path(&self, run: RunId) -> Result<PathBuf, IsolateError> {
         let patches = self.folders.patches.clone();
         blocking(move || {
             use std::os::unix::fs::DirBuilderExt as _;
@@ -141,6 +166,16 @@ impl Isolation {
         })
         .await
     }
+}
+
+/// Says which repositories of a workspace are in no patch.
+fn left_out_of(nested: &[PathBuf], kept: Option<&str>) -> Option<String> {
+    let kept = kept.filter(|_| !nested.is_empty())?;
+    let names: Vec<String> = nested.iter().map(|path| path.display().to_string()).collect();
+    Some(format!(
+        "the patch does not have what is in repositories within the workspace ({}), which is kept at {kept}",
+        names.join(", ")
+    ))
 }
 
 /// A commit's message: the beginning of the task, and which run it was.

@@ -15,7 +15,7 @@ use super::IsolateError;
 /// A copy under way.
 #[derive(Debug)]
 pub(super) struct Copying<'a> {
-    /// Folders that are not taken along, by their real paths.
+    /// Files and folders that are not taken along, by their real paths.
     pub(super) skip: &'a [PathBuf],
     /// Bytes that may still come.
     pub(super) room: u64,
@@ -45,10 +45,11 @@ impl Copying<'_> {
         for entry in fs::read_dir(from).map_err(at)? {
             let entry = entry.map_err(at)?;
             let (path, place) = (entry.path(), to.join(entry.file_name()));
+            if self.skip.contains(&path) {
+                continue;
+            }
             if entry.file_type().map_err(at)?.is_dir() {
-                if !self.skip.contains(&path) {
-                    self.tree(&path, &place)?;
-                }
+                self.tree(&path, &place)?;
             } else {
                 self.file(&path, &place).map_err(|error| (path, error))?;
             }

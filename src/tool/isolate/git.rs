@@ -8,16 +8,24 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::IsolateError;
+use super::{IsolateError, locks::lock_in};
 use crate::tool::{
     output::Limits,
-    process::{CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment},
+    process::{
+        CaptureLimits, CommandSpec, End, Environment, ProcessRunner, SpawnError, environment,
+        is_one_abandoned,
+    },
 };
 
 /// How long one command may take: a checkout of a large tree on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it has to come to its end when herder dies. What takes longer locks nothing that is shared.
+pub(super) const PARTING: Duration = Duration::from_secs(5);
+/// Names the folder of the workspaces that a command is for.
+const MARK: &str = "HERDER_WORKSPACES";
 /// How often a command is given again that met the lock of another one.
 const TRIES: u32 = 8;
 /// Before the first of those; each further wait is longer by as much.
@@ -43,6 +51,8 @@ const SETTINGS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Git {
     runner: ProcessRunner,
+    /// Told to git, by which it is found again when herder is not there any more.
+    mark: Option<(OsString, OsString)>,
 }
 
 /// One command of git.
@@ -93,7 +103,26 @@ impl Call {
 
 impl Git {
     pub(super) const fn new(runner: ProcessRunner) -> Self {
-        Self { runner }
+        Self { runner, mark: None }
+    }
+
+    /// For the workspaces in a folder.
+    pub(super) fn of(runner: ProcessRunner, work: &Path) -> Self {
+        Self { runner, mark: Some((MARK.into(), work.into())) }
+    }
+
+    /// Waits until no git for the workspaces in a folder is at work whose herder is gone; not for ever.
+    pub(super) async fn outwait(work: &Path) {
+        let mark = format!("{MARK}={}", work.display());
+        let since = Instant::now();
+        while since.elapsed() < PARTING * 3 {
+            let mark = mark.clone();
+            if !tokio::task::spawn_blocking(move || is_one_abandoned(&mark)).await.unwrap_or_default() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        tracing::warn!(work = %work.display(), "git of an earlier start is still at work");
     }
 
     pub(super) const fn runner(&self) -> &ProcessRunner {
@@ -105,9 +134,11 @@ impl Git {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
         let spec = CommandSpec {
             args: settings.chain(call.args).collect(),
-            env: env(call.env),
+            env: env(self.mark.iter().cloned().chain(call.env)),
             stdin: call.stdin,
             timeout: Some(TIMEOUT),
+            // Killed, or told to end while it makes a lock, it leaves that behind.
+            parting: PARTING,
             output: CaptureLimits {
                 shown: Limits { lines: usize::MAX, bytes: SHOWN, line_chars: usize::MAX },
                 ..CaptureLimits::default()
@@ -142,7 +173,10 @@ impl Git {
             }
             if tried >= TRIES || !met_a_lock(&text) {
                 let said = text.trim().to_owned();
-                return Err(IsolateError::Git { verb: call.verb(), said });
+                return Err(match lock_in(&said) {
+                    Some(lock) => IsolateError::Locked { lock },
+                    None => IsolateError::Git { verb: call.verb(), said },
+                });
             }
             tokio::time::sleep(PAUSE * tried).await;
         }
@@ -159,7 +193,7 @@ impl Git {
 }
 
 /// Variables of herder's own that name a repository are not among those that pass.
-fn env(own: Vec<(OsString, OsString)>) -> Environment {
+fn env(own: impl Iterator<Item = (OsString, OsString)>) -> Environment {
     let fixed =
         [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C"), ("GIT_EDITOR", "true"), ("GIT_ASKPASS", "true")];
     let fixed = fixed.into_iter().map(|(name, value)| (name.into(), value.into()));
@@ -171,9 +205,12 @@ pub(super) fn is_object(line: &str) -> bool {
 }
 
 fn met_a_lock(said: &str) -> bool {
-    said.contains(".lock': File exists")
-        || said.contains("cannot lock ref")
-        || said.contains("could not lock")
+    lock_in(said).is_some() || said.contains("cannot lock ref") && !is_at_odds(said)
+}
+
+/// Whether a reference is not there, or not where it was said to be, which it will not be later either.
+pub(super) fn is_at_odds(said: &str) -> bool {
+    said.contains(" but expected ") || said.contains("unable to resolve reference")
 }
 
 #[cfg(test)]
@@ -184,7 +221,9 @@ mod tests {
     fn a_lock_in_the_way_is_told_from_other_failures() {
         assert!(met_a_lock("fatal: Unable to create '/r/.git/index.lock': File exists."));
         assert!(met_a_lock("error: could not lock config file /r/.git/config: File exists"));
+        assert!(met_a_lock("fatal: cannot lock ref 'refs/heads/a/b': unable to create directory for it"));
         assert!(!met_a_lock("fatal: a branch named 'x' already exists"));
+        assert!(!met_a_lock("error: cannot lock ref 'refs/heads/x': is at 1 but expected 2"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It is on record before anything is made, so that what is half made when herder dies is found, and made anew.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, DirBuilder},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
@@ -11,16 +12,22 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    IsolateError, Isolation, blocking, branch,
+    Folders, IsolateError, Isolation, blocking, branch,
     copy::Copying,
     git::{Call, Git, Said},
+    locked, locks,
     meta::{self, MadeBy, Meta, Origin, Stage, change_of, patch_of},
+    nested::nested_in,
     view::View,
 };
-use crate::domain::{
-    id::RunId,
-    message::Message,
-    task::{Isolate, TaskSpec},
+use crate::{
+    crash::{self, Point},
+    domain::{
+        id::RunId,
+        message::Message,
+        task::{Isolate, TaskSpec},
+    },
+    tool::workspace::hidden::real,
 };
 
 /// What a run starts from that goes on from another one.
@@ -49,7 +56,12 @@ impl Isolation {
         let meta = Meta { stage: Stage::SettingUp, ..meta };
         meta::write(&self.folders.work, &meta).await?;
         self.set_up(run, spec.task_id.as_deref(), &meta.place(), ended).await?;
-        let meta = Meta { stage: Stage::Made, ..meta };
+        let root = meta.root.clone();
+        let nested = blocking(move || Ok(nested_in(&root))).await?;
+        let nested =
+            nested.into_iter().map(|(path, like)| (path.to_string_lossy().into_owned(), like)).collect();
+        let meta = Meta { stage: Stage::Made, nested, ..meta };
+        crash::point(Point::AfterWorkspace);
         meta::write(&self.folders.work, &meta).await?;
         meta.site().ok_or(IsolateError::Gone { path: meta.root })
     }
@@ -100,9 +112,11 @@ impl Isolation {
             base,
             origin: Some(origin.clone()),
             brought: Vec::new(),
+            nested: BTreeMap::new(),
             stage: Stage::Making,
         };
         meta::write(&self.folders.work, &meta).await?;
+        crash::point(Point::BeforeWorkspace);
         repository.add(&self.git, &meta.root, &origin.branch, &meta.base).await?;
         let own = repository.admin(run).join("index");
         let index = self.index(&meta);
@@ -125,24 +139,32 @@ impl Isolation {
             base: String::new(),
             origin: None,
             brought: Vec::new(),
+            nested: BTreeMap::new(),
             stage: Stage::Making,
         };
         meta::write(&self.folders.work, &meta).await?;
-        let skip: Vec<PathBuf> = self
-            .folders
-            .state
-            .iter()
-            .chain([&self.folders.work])
-            .filter_map(|path| path.canonicalize().ok())
-            .collect();
+        crash::point(Point::BeforeWorkspace);
+        let Folders { work, elsewhere, own, .. } = &self.folders;
+        let skip: Vec<PathBuf> = own.iter().chain([work, elsewhere]).filter_map(|path| real(path)).collect();
         let (max, from) = (self.options.max_copy_bytes, workspace.clone());
         blocking(move || Copying { skip: &skip, room: max }.folder(&from, &root, max)).await?;
         let view = self.view(&meta);
         let init = Call::new(["init", "--quiet", "--bare"]).arg(&view.git_dir);
         self.git.run(&meta.root, init).await?;
         self.borrow_objects(&workspace, &view.git_dir).await?;
-        meta.base = view.take_in(&[]).await?;
+        let top = meta.root.clone();
+        let nested = blocking(move || Ok(nested_in(&top))).await?;
+        meta.base = view.take_in(&[], nested.keys()).await?;
         Ok(meta)
+    }
+
+    /// Of what an earlier process began, its locks go first. Of what this one did there are none to be removed.
+    pub(super) async fn unlock(&self, meta: &Meta) -> Result<(), IsolateError> {
+        if !locked(&self.inherited).remove(&meta.run) {
+            return Ok(());
+        }
+        let admin = meta.origin.as_ref().map(|origin| self.repository(origin).admin(meta.run));
+        locks::remove_own(self.index(meta), admin, meta).await
     }
 
     /// What the repository has need not be stored again for the comparison.

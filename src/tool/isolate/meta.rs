@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -36,6 +37,9 @@ pub(super) struct Meta {
     /// Files that were brought along though the base does not have them: no changes of the run's.
     #[serde(default)]
     pub(super) brought: Vec<String>,
+    /// Repositories below its top that it began with, and what they were like.
+    #[serde(default)]
+    pub(super) nested: BTreeMap<String, u64>,
     pub(super) stage: Stage,
 }
 
@@ -97,6 +101,9 @@ pub struct Change {
     /// Why the rest is not known yet, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is not in the patch though it was changed, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 impl Change {
@@ -107,7 +114,7 @@ impl Change {
 
     /// What went wrong with the run, and with knowing what it changed.
     pub fn with_error<'a>(&self, run: Option<Cow<'a, str>>) -> Option<Cow<'a, str>> {
-        match (run, &self.error) {
+        match (run, self.error.as_ref().or(self.left_out.as_ref())) {
             (Some(run), Some(own)) => Some(format!("{run}; {own}").into()),
             (None, Some(own)) => Some(own.clone().into()),
             (run, None) => run,
@@ -212,6 +219,7 @@ mod tests {
             base: String::new(),
             origin: None,
             brought: vec![".env.test".to_owned()],
+            nested: BTreeMap::from([("sub".to_owned(), 7)]),
             stage: Stage::Made,
         };
         write(folder.path(), &meta).await.unwrap();

@@ -3,7 +3,8 @@
 //! It is made before the run's first turn and found again after a restart; a run that has begun is never given a fresh
 //! one. When the run has ended, what it changed becomes a patch, and if it is done also a commit on a branch of its own.
 //! Both follow from the files alone, so they are made anew if herder dies in between. The user's own tree is not
-//! touched: no checkout, no stash, no index; nor has a run to write anything of its repository. Knows nothing of the log: who has ended, and how, it is told.
+//! touched: no checkout, no stash, no index; nor has a run to write anything of its repository. Knows nothing of the log:
+//! who has ended, and how, it is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +14,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::{
+    sync::{Mutex as AsyncMutex, Semaphore},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::process::{
-    CaptureLimits, CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError, environment,
-};
+use super::process::{ProcessLimits, ProcessRunner, SpawnError};
 use crate::domain::{
     id::RunId,
     outcome::Outcome,
@@ -30,9 +32,12 @@ mod branch;
 mod closing;
 mod copy;
 mod git;
+mod locks;
 mod making;
 mod meta;
+mod nested;
 mod repository;
+mod setup;
 mod view;
 
 use closing::Branch;
@@ -40,6 +45,13 @@ use git::Git;
 use meta::Stage;
 pub use meta::{Change, change_of, patch_of};
 use repository::Repositories;
+
+/// The name of the folders that workspaces lie in.
+pub const WORK: &str = "work";
+
+/// How long a workspace that cannot be made for a lock of another git's is tried again.
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Makings and endings at once, beyond which they only fight over the disk.
 const AT_ONCE: usize = 8;
@@ -89,8 +101,8 @@ pub struct Folders {
     pub elsewhere: PathBuf,
     /// Patches.
     pub patches: PathBuf,
-    /// What no copy takes along: the state folder.
-    pub state: Option<PathBuf>,
+    /// What no copy takes along: herder's own files and folders.
+    pub own: Vec<PathBuf>,
 }
 
 /// Workspaces of runs' own.
@@ -101,8 +113,12 @@ pub struct Isolation {
     git: Git,
     repositories: Repositories,
     room: Semaphore,
+    /// What was said of locks, once each.
+    told: Mutex<BTreeSet<String>>,
     /// Held while a run's workspace is made or put away.
     busy: Mutex<BTreeMap<RunId, Arc<Turn>>>,
+    /// Runs whose workspaces an earlier process left, and nobody has touched since.
+    inherited: Mutex<BTreeSet<RunId>>,
     /// Runs that may have something to put away.
     known: Mutex<BTreeSet<RunId>>,
 }
@@ -144,6 +160,8 @@ pub enum IsolateError {
     NothingLeft { before: RunId },
     #[error("the setup command {how}{}{tail}", if tail.is_empty() { "" } else { ":\n" })]
     Setup { how: String, tail: String },
+    #[error("git's lock {} is in the way; if no git is at work there, remove that file", lock.display())]
+    Locked { lock: PathBuf },
     #[error("git {verb} failed: {said}")]
     Git { verb: String, said: String },
     #[error("git cannot be run, which isolate needs")]
@@ -177,16 +195,19 @@ impl Isolation {
             work: whole(folders.work),
             elsewhere: whole(folders.elsewhere),
             patches: whole(folders.patches),
-            state: folders.state.map(whole),
+            own: folders.own.into_iter().map(whole).collect(),
         };
-        let known = meta::runs_in(&folders.work).collect();
+        let git = Git::of(runner, &folders.work);
+        let known: BTreeSet<RunId> = meta::runs_in(&folders.work).collect();
         Self {
             options,
             folders,
-            git: Git::new(runner),
+            git,
             repositories: Repositories::default(),
             room: Semaphore::new(AT_ONCE),
+            told: Mutex::default(),
             busy: Mutex::default(),
+            inherited: Mutex::new(known.clone()),
             known: Mutex::new(known),
         }
     }
@@ -215,6 +236,9 @@ impl Isolation {
         let _busy = turn.lock.lock().await;
         locked(&self.known).insert(run);
         let meta = meta::read(&self.folders.work, run).await;
+        if let Some(meta) = &meta {
+            self.unlock(meta).await?;
+        }
         match (meta, begun) {
             (Some(meta), _) if meta.stage != Stage::Making && meta.stage != Stage::SettingUp => {
                 match meta.site() {
@@ -224,13 +248,36 @@ impl Isolation {
             }
             (None, Begun::Yes) => Err(IsolateError::Gone { path: self.folders.work.join(run.to_string()) }),
             (Some(meta), Begun::Yes) => Err(IsolateError::Gone { path: meta.root }),
-            (half_made, Begun::No) => {
-                let _room = self.room.acquire().await;
-                if let Some(meta) = half_made {
-                    self.remove(&meta, Branch::GoesIfEmpty).await?;
-                }
-                self.make(run, spec, &turn.ended).await
+            (None | Some(_), Begun::No) => self.make_once_free(run, spec, &turn.ended).await,
+        }
+    }
+
+    /// Makes a workspace; one that is half made, anew. Where a lock of another git's is in the way it is tried again, for
+    /// a while: whose that is only people can say.
+    async fn make_once_free(
+        &self,
+        run: RunId,
+        spec: &TaskSpec,
+        ended: &CancellationToken,
+    ) -> Result<PathBuf, IsolateError> {
+        let make = async || {
+            let _room = self.room.acquire().await;
+            if let Some(half_made) = meta::read(&self.folders.work, run).await {
+                self.remove(&half_made, Branch::GoesIfEmpty).await?;
             }
+            self.make(run, spec, ended).await
+        };
+        let since = Instant::now();
+        loop {
+            let made = make().await;
+            let Err(error @ IsolateError::Locked { .. }) = &made else { return made };
+            if since.elapsed() > LOCK_PATIENCE || ended.is_cancelled() {
+                return made;
+            }
+            if locked(&self.told).insert(error.to_string()) {
+                tracing::warn!("{error}; until then runs wait for their workspaces");
+            }
+            let _ = ended.run_until_cancelled(tokio::time::sleep(LOCK_PAUSE)).await;
         }
     }
 
@@ -260,8 +307,13 @@ impl Isolation {
                 let told = format!(
                     "what the run changed could not be put into a patch, which is tried again at the next start: {error}"
                 );
-                // Without that it is at least in herder's own log.
-                let _ = meta::write_change(&self.folders.patches, run, &Change::unknown(told)).await;
+                let patches = self.folders.patches.clone();
+                let change = blocking(move || Ok(change_of(&patches, run))).await.ok().flatten();
+                // Where only the removal is to be done, the patch is there.
+                if change.is_none_or(|change| change.error.is_some()) {
+                    // Without that it is at least in herder's own log.
+                    let _ = meta::write_change(&self.folders.patches, run, &Change::unknown(told)).await;
+                }
             }
         }
     }
@@ -276,9 +328,13 @@ impl Isolation {
         locked(&self.known).contains(&run)
     }
 
-    /// Runs that an earlier process made workspaces for and did not put away.
-    pub fn left_behind(&self) -> Vec<RunId> {
-        locked(&self.known).iter().copied().collect()
+    /// Runs that an earlier process made workspaces for and did not put away. What git was doing there has come to its end.
+    pub async fn left_behind(&self) -> Vec<RunId> {
+        let known: Vec<RunId> = locked(&self.known).iter().copied().collect();
+        if !known.is_empty() {
+            Git::outwait(&self.folders.work).await;
+        }
+        known
     }
 
     /// What a run changed, if it had a workspace of its own and has ended.
@@ -310,56 +366,9 @@ impl Isolation {
         }
     }
 
-    /// Runs the setup command, if there is one.
-    async fn set_up(
-        &self,
-        run: RunId,
-        task_id: Option<&str>,
-        folder: &Path,
-        ended: &CancellationToken,
-    ) -> Result<(), IsolateError> {
-        let Some(setup) = &self.options.setup else { return Ok(()) };
-        let own = [("HERDER_RUN_ID".into(), run.to_string().into())]
-            .into_iter()
-            .chain(task_id.map(|id| ("HERDER_TASK_ID".into(), id.into())));
-        let spec = CommandSpec {
-            args: vec!["-c".into(), setup.into()],
-            env: environment(std::env::vars_os(), &self.options.env_pass, own),
-            limits: self.options.limits.clone(),
-            timeout: Some(self.options.setup_timeout),
-            grace: self.options.grace,
-            output: CaptureLimits::default(),
-            ..CommandSpec::new("sh", folder)
-        };
-        let cannot = |how: String, tail: String| Err(IsolateError::Setup { how, tail });
-        match self.git.runner().run(spec, ended).await {
-            Err(error) => cannot(format!("did not start: {}", super::workspace::Told(&error)), String::new()),
-            Ok(finished) => {
-                let how = match finished.end {
-                    End::Exited(0) => return Ok(()),
-                    End::Exited(code) => format!("exited with {code}"),
-                    End::Signalled(signal) => format!("was ended by signal {signal}"),
-                    End::OutOfMemory => "ran out of memory".to_owned(),
-                    End::TimedOut => {
-                        format!("took longer than {} s", self.options.setup_timeout.as_secs())
-                    }
-                    End::Cancelled | End::GuardLost => "was killed".to_owned(),
-                };
-                cannot(how, tail(&finished.output.text))
-            }
-        }
-    }
-
     fn turn_of(&self, run: RunId) -> Arc<Turn> {
         locked(&self.busy).entry(run).or_default().clone()
     }
-}
-
-/// The end of what a command put out.
-fn tail(text: &str) -> String {
-    const LINES: usize = 20;
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// Nothing that is done under these locks can leave what they guard half changed.

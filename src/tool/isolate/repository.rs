@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
     IsolateError, blocking,
-    git::{Call, Git, Said, is_object},
+    git::{Call, Git, Said, is_at_odds, is_object},
     locked,
 };
 use crate::{domain::id::RunId, tool::scratch};
@@ -234,7 +234,11 @@ impl Repository {
         let _alone = self.lock.lock().await;
         let delete = Call::new(["update-ref", "-d"]).arg(reference(branch));
         let delete = only_at.into_iter().fold(delete, Call::arg);
-        git.ask(&self.common, delete).await.map(drop)
+        match git.run(&self.common, delete).await {
+            // It is not there, or has more.
+            Err(IsolateError::Git { said, .. }) if is_at_odds(&said) => Ok(()),
+            said => said.map(drop),
+        }
     }
 
     async fn tell_if_dirty(&self, git: &Git) {

@@ -6,12 +6,14 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Read as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use super::{
     IsolateError, blocking,
     git::{Call, Git, Said},
+    locks::lock_in,
     meta,
 };
 
@@ -31,13 +33,25 @@ impl View<'_> {
             .env("GIT_INDEX_FILE", &self.index)
     }
 
-    /// Takes all files into the index as they are now, but for some by name, and returns their tree. What cannot be
-    /// taken in, such as a repository without a commit, is left out, with a word.
-    pub(super) async fn take_in(&self, but: &[String]) -> Result<String, IsolateError> {
-        let add = self.call(&["add", "--all", "--ignore-errors"]);
+    /// Takes all files into the index as they are now, but for some by name, and returns their tree. Into repositories
+    /// below git is not let at all: it would run what their configuration says.
+    pub(super) async fn take_in<'p>(
+        &self,
+        but: &[String],
+        nested: impl Iterator<Item = &'p PathBuf>,
+    ) -> Result<String, IsolateError> {
+        let mut paths = b".\0".to_vec();
+        for path in nested {
+            paths.extend([b":(exclude,literal)", path.as_os_str().as_bytes(), b"\0"].concat());
+        }
+        let add = ["add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let add = self.call(&add).stdin(paths);
         let Said { ok, text } = self.git.ask(&self.tree, add).await?;
         if !ok {
             let said = text.trim();
+            if let Some(lock) = lock_in(said) {
+                return Err(IsolateError::Locked { lock });
+            }
             if said.contains("fatal: ") {
                 return Err(IsolateError::Git { verb: "add".to_owned(), said: said.to_owned() });
             }
@@ -49,6 +63,19 @@ impl View<'_> {
             self.git.run(&self.tree, remove.stdin(but.into_bytes())).await?;
         }
         self.git.object(&self.tree, self.call(&["write-tree"])).await
+    }
+
+    /// Those of these paths that git does not ignore.
+    pub(super) async fn not_ignored(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, IsolateError> {
+        if paths.is_empty() {
+            return Ok(paths);
+        }
+        let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\n"].concat()).collect();
+        let check = self.call(&["check-ignore", "--stdin"]).stdin(asked);
+        // It fails if none is. A name that git has to quote counts as not ignored.
+        let Said { text, .. } = self.git.ask(&self.tree, check).await?;
+        let ignored: Vec<&str> = text.lines().collect();
+        Ok(paths.into_iter().filter(|path| !ignored.contains(&&*path.to_string_lossy())).collect())
     }
 
     /// Changes the files as a patch says, unless they are so already: a copy is made of a folder that may have it.

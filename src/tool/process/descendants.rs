@@ -44,7 +44,7 @@ pub fn is_of_a_command(pid: i32) -> Option<bool> {
     Some(is_guard(process.pid))
 }
 
-fn is_guard(pid: i32) -> bool {
+pub(super) fn is_guard(pid: i32) -> bool {
     guard_arguments(pid).is_some()
 }
 

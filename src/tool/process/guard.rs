@@ -2,7 +2,8 @@
 //!
 //! It leads a session of its own, without a terminal, and is subreaper: whatever the command starts, however it
 //! forks or changes session, is the guard's child once its parent is gone. So "no children" proves that nothing is
-//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill.
+//! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill; at once, or
+//! once the time is over that the command is granted to come to its end.
 //!
 //! When the command ends by itself, what it left in the background has a moment to end too ([`SETTLE`]: a process
 //! substitution writes its last line), is then told to, and soon after made to. Runs without async, in the same
@@ -62,7 +63,14 @@ fn guard() -> io::Result<()> {
         Err((step, error)) => return send(&mut reports, &failure(step, &error)),
     };
 
-    let mut watch = Watch { command, grace: launch.grace, reports, exec: None, exit: Exit::default() };
+    let mut watch = Watch {
+        command,
+        grace: launch.grace,
+        parting: launch.parting,
+        reports,
+        exec: None,
+        exit: Exit::default(),
+    };
     watch.until_nothing_is_left(&events);
     watch.exit.out_of_memory = out_of_memory_kills() > kills_before;
     match watch.exec {
@@ -171,6 +179,10 @@ enum Stage {
     Settling {
         until: Instant,
     },
+    /// herder is gone, and the command may come to its end.
+    Parting {
+        until: Instant,
+    },
     /// All have been told to end.
     Asked {
         until: Instant,
@@ -185,6 +197,7 @@ enum Stage {
 struct Watch {
     command: Process,
     grace: Duration,
+    parting: Duration,
     reports: UnixStream,
     /// Whether the program could be run; not yet known at first.
     exec: Option<Result<(), (Step, i32)>>,
@@ -212,6 +225,9 @@ impl Watch {
                 }
                 // An orphan has ended; or the command had, when the order came.
                 Ok(Event::Reaped(..) | Event::Terminate) => {}
+                Ok(Event::Abandoned) if matches!(stage, Stage::Running) && !self.parting.is_zero() => {
+                    stage = Stage::Parting { until: Instant::now() + self.parting };
+                }
                 Ok(Event::Abandoned) => stage = force(),
                 Err(RecvTimeoutError::Timeout) => match self.after(stage) {
                     Some(next) => stage = next,
@@ -229,7 +245,7 @@ impl Watch {
                 self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
                 Some(ask_to_end(LEFTOVER_GRACE))
             }
-            Stage::Running | Stage::Asked { .. } => Some(force()),
+            Stage::Running | Stage::Parting { .. } | Stage::Asked { .. } => Some(force()),
             Stage::Forced { give_up, .. } => (Instant::now() < give_up).then(|| kill_again(give_up)),
         }
     }
@@ -253,7 +269,10 @@ impl Watch {
 }
 
 fn next(events: &Receiver<Event>, stage: Stage) -> Result<Event, RecvTimeoutError> {
-    let (Stage::Settling { until } | Stage::Asked { until } | Stage::Forced { again: until, .. }) = stage
+    let (Stage::Settling { until }
+    | Stage::Parting { until }
+    | Stage::Asked { until }
+    | Stage::Forced { again: until, .. }) = stage
     else {
         return events.recv().map_err(RecvTimeoutError::from);
     };

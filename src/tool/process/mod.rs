@@ -29,7 +29,7 @@ pub use self::{
     env::{Environment, environment},
     open_files::raise_open_files,
     protocol::ProcessLimits,
-    remains::end_remains,
+    remains::{end_remains, is_one_abandoned},
     runner::{ProcessRunner, Running},
 };
 
@@ -65,11 +65,13 @@ pub struct CommandSpec {
     pub timeout: Option<Duration>,
     /// Time between asking to end and killing.
     pub grace: Duration,
+    /// Time that it has to come to its end by itself when herder dies: for what leaves a mess when it is killed, and is done soon.
+    pub parting: Duration,
     pub output: CaptureLimits,
 }
 
 impl CommandSpec {
-    /// A command without arguments or environment, unlimited and unconfined, with 5 s of grace.
+    /// A command without arguments or environment, unlimited and unconfined, with 5 s of grace and no time for parting.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -81,6 +83,7 @@ impl CommandSpec {
             confinement: Confinement::default(),
             timeout: None,
             grace: Duration::from_secs(5),
+            parting: Duration::ZERO,
             output: CaptureLimits::default(),
         }
     }

@@ -1,7 +1,8 @@
 //! What herder and a guard say to each other, one JSON line each, over the socket that is the guard's stdin.
 //!
 //! herder sends a [`Launch`], then the bytes of the command's stdin, then perhaps [`TERMINATE`]. The guard answers
-//! [`Report`]s: `Started` and `Exited`, or `Failed` alone. End of file from herder's side, at any time, means: kill.
+//! [`Report`]s: `Started` and `Exited`, or `Failed` alone. End of file from herder's side, at any time, means: kill, once the time is
+//! over that the launch grants for parting.
 //! Both ends are the same executable, so the format need not be stable.
 
 use std::{ffi::OsString, time::Duration};
@@ -22,6 +23,8 @@ pub(super) struct Launch {
     pub limits: ProcessLimits,
     pub confinement: Confinement,
     pub grace: Duration,
+    /// Time that the command has to come to its end once herder is gone.
+    pub parting: Duration,
     /// How many bytes for the command's stdin follow; none means `/dev/null`.
     pub stdin_len: Option<u64>,
 }

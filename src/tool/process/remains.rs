@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     CommandGroup, boot_id,
-    descendants::{Process, all_processes, serves_its_herder},
+    descendants::{Process, all_processes, is_guard, serves_its_herder},
     guard::{GIVE_UP, KILL_EVERY, LEFTOVER_GRACE},
 };
 
@@ -44,6 +44,14 @@ pub fn end_remains(leaders: &[CommandGroup], mark: &str) -> Vec<u32> {
         }
         thread::sleep(KILL_EVERY);
     }
+}
+
+/// Whether a guard with `mark` in its environment is at work though its herder is gone: its command has the time to come to
+/// its end. Blocks.
+pub fn is_one_abandoned(mark: &str) -> bool {
+    let is_one =
+        |process: &Process| is_guard(process.pid) && !serves_its_herder(process) && has(process.pid, mark);
+    all_processes().any(|process| !process.ended && is_one(&process))
 }
 
 fn signal(process: &Process, signal: Signal) {

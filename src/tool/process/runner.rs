@@ -96,6 +96,7 @@ impl ProcessRunner {
             limits: ProcessLimits { open_files, ..spec.limits },
             confinement: spec.confinement,
             grace,
+            parting: spec.parting.min(NEVER),
             stdin_len: spec.stdin.as_ref().map(|bytes| bytes.len() as u64),
         };
         let mut order = serde_json::to_vec(&launch).map_err(|error| SpawnError::Guard(error.into()))?;
