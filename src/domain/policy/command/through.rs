@@ -62,6 +62,10 @@ impl Reader<'_, '_> {
                 if is_pattern { "a pattern names what runs" } else { "what runs is known only when it runs" };
             return self.add(command, Sight::Hidden(why.to_owned()));
         };
+        if names::is_no_program(&program) {
+            let why = format!("{program} is no program, so that it may be read in another way");
+            return self.add(command, Sight::Hidden(why));
+        }
         let is_function = !command.is_outside && self.out.functions.contains(&program);
         // What is set for a function is set for all that it runs.
         if is_function && command.sets.is_empty() {
