@@ -1,6 +1,6 @@
 //! Names that mean something to bash, or to programs that a command may start.
 
-use super::Word;
+use super::{Word, git};
 
 /// Why nothing can be said of an expression.
 pub(super) const EVALUATES: &str = "bash evaluates what variables hold";
@@ -196,7 +196,7 @@ const INTERPRETERS: [&str; 45] = [
     "julia",
 ];
 /// Programs that run another command, and are not looked through.
-const RUNNERS: [&str; 48] = [
+const RUNNERS: [&str; 57] = [
     "su",
     "runuser",
     "pkexec",
@@ -207,6 +207,15 @@ const RUNNERS: [&str; 48] = [
     "ltrace",
     "script",
     "unshare",
+    "prlimit",
+    "setarch",
+    "linux32",
+    "linux64",
+    "i386",
+    "x86_64",
+    "uname26",
+    "choom",
+    "ssh-agent",
     "nsenter",
     "setpriv",
     "systemd-run",
@@ -330,8 +339,8 @@ pub(super) fn means_more(name: &str) -> bool {
 /// Whether a name is one that a shell reads otherwise wherever it takes it for the beginning of a command.
 pub(super) fn is_no_program(name: &str) -> bool {
     const RESERVED: [&str; 21] = [
-        "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select", "while",
-        "until", "do", "done", "in", "function", "coproc",
+        "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
+        "while", "until", "do", "done", "in", "function", "coproc",
     ];
     name.contains('=') || RESERVED.contains(&name)
 }
@@ -342,8 +351,10 @@ pub(super) fn runs_more(program: &str, arguments: &[Word]) -> Option<String> {
     if starts(&["python", "pypy", "ruby", "perl", "php", "lua"]) || INTERPRETERS.contains(&program) {
         return Some(format!("{program} runs code that is not looked into"));
     }
-    let is_running = RUNNERS.contains(&program) || is_told_to_run(program, arguments);
-    is_running.then(|| format!("{program} runs commands that are not looked into"))
+    let is_loader = starts(&["ld.so", "ld-linux", "ld-musl", "ld64.so"]);
+    let is_running = RUNNERS.contains(&program) || is_loader || is_told_to_run(program, arguments);
+    let is_set_to_run = program == "git" && git::runs_what_is_set(arguments);
+    (is_running || is_set_to_run).then(|| format!("{program} runs commands that are not looked into"))
 }
 
 fn is_told_to_run(program: &str, arguments: &[Word]) -> bool {

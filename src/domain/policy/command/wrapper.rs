@@ -212,7 +212,10 @@ fn find(arguments: &[Word], how: How) -> Runs {
         let behind = rest.get(place + 1..).unwrap_or_default();
         let ends = |place: usize| {
             let is_plus = |word: &Word| {
-                takes_more && word.is("+") && place > 0 && behind.get(place - 1).is_some_and(|word| word.is("{}"))
+                takes_more
+                    && word.is("+")
+                    && place > 0
+                    && behind.get(place - 1).is_some_and(|word| word.is("{}"))
             };
             behind.get(place).is_some_and(|word| word.is(";") || is_plus(word))
         };
