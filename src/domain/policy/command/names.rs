@@ -336,15 +336,6 @@ pub(super) fn means_more(name: &str) -> bool {
     SPECIAL.contains(&name)
 }
 
-/// Whether a name is one that a shell reads otherwise wherever it takes it for the beginning of a command.
-pub(super) fn is_no_program(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
-        "while", "until", "do", "done", "in", "function", "coproc",
-    ];
-    name.contains('=') || RESERVED.contains(&name)
-}
-
 /// Why a program runs more than its words say, if it does.
 pub(super) fn runs_more(program: &str, arguments: &[Word]) -> Option<String> {
     let starts = |names: &[&str]| names.iter().any(|name| program.starts_with(name));
