@@ -130,7 +130,8 @@ impl Reader<'_, '_> {
                 }
             }
         }
-        if is_indirect && !is_list {
+        // Only where nothing follows a list are its places meant, and not what its values name.
+        if is_indirect && !(is_list && (self.starts("}") || self.starts("@}") || self.starts("*}"))) {
             self.decided_later(start)?;
         }
         match self.peek() {
