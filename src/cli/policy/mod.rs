@@ -28,7 +28,7 @@ command begins with: \"git status\" fits `git status --short`. A * in a word sta
 a rule that asks or denies fits it from any folder. What is known only when it runs (`$x`, `eval \"$y\"`) is allowed by no rule \
 with `command`; that, and what is not looked into, is asked about at least where a rule with `command` asks or denies before one that allows \
 it: what interpreters run (python, awk, sed, vim), and programs that run others (ssh, docker, flock, make, npm, cargo run). A line that cannot be parsed is never allowed past a rule with `command`. It is a filter, and no \
-sandbox: a command that is allowed may start others.";
+sandbox: a command that is allowed may start others, and write files with options of its own (`sort -o F`, `git log --output=F`).";
 
 pub(super) const AFTER: &str = "EXAMPLES
   herder policy list

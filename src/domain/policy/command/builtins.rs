@@ -130,8 +130,12 @@ fn format_names(words: &[Word]) -> Option<String> {
         }
         false
     };
-    let is_harmless = format.value.as_deref().is_some_and(|format| !sets(format));
-    if is_harmless { None } else { naming(rest) }
+    match format.value.as_deref() {
+        // It may become several words, and those behind the first name variables.
+        None if !is_single(format) => Some(names::EVALUATES.to_owned()),
+        Some(format) if !sets(format) => None,
+        Some(_) | None => naming(rest),
+    }
 }
 
 /// Whether `test` is called so that no word which is not known can be an operator.

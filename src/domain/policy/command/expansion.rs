@@ -14,12 +14,13 @@ impl Reader<'_, '_> {
         if self.starts("\\\n") {
             return unread("lines are joined behind a $");
         }
-        if quoting == Quoting::Nothing && (self.starts("'") || self.starts("\"")) {
+        if quoting == Quoting::Nothing && self.starts("'") {
             self.bash_only("a quote behind a $")?;
         }
         match self.peek() {
             Some(b'\'') if quoting == Quoting::Nothing => return self.escaped(value),
-            Some(b'"') if quoting == Quoting::Nothing => self.double_quoted(&mut None)?,
+            // What it says in another language may hold commands.
+            Some(b'"') if quoting == Quoting::Nothing => return unread("a translated text"),
             Some(b'(') if self.take("((") => {
                 self.arithmetic(b')', "$((...))")?;
                 if !self.take("))") {
@@ -129,7 +130,8 @@ impl Reader<'_, '_> {
                 }
             }
         }
-        if is_indirect && !is_list {
+        // Only where nothing follows a list are its places meant, and not what its values name.
+        if is_indirect && !(is_list && (self.starts("}") || self.starts("@}") || self.starts("*}"))) {
             self.decided_later(start)?;
         }
         match self.peek() {

@@ -60,6 +60,8 @@ impl Reader<'_, '_> {
             return Ok(());
         }
         let is_sh = self.is_sh;
+        // It is expanded where its redirection is, which stands before what its line defines.
+        let functions = std::mem::take(&mut self.out.functions);
         self.out.enter()?;
         let mut reader = Reader::new(&body, &self.within, self.out);
         reader.surely = false;
@@ -68,6 +70,7 @@ impl Reader<'_, '_> {
             reader.expand(Quoting::HereDocument, &mut None)?;
         }
         self.out.leave();
+        self.out.functions = functions;
         Ok(())
     }
 

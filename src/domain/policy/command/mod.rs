@@ -11,6 +11,7 @@ mod arithmetic;
 mod builtins;
 mod compound;
 mod expansion;
+mod git;
 mod here;
 mod names;
 mod options;

@@ -3,7 +3,7 @@
 //! What is named here is not looked into: a rule that asks or denies may be about what it runs. Those whose command can be
 //! found among their arguments are looked through, and not named here.
 
-use super::Word;
+use super::{Word, git};
 
 /// Programs that run code which is among their arguments or in a file.
 const INTERPRETERS: &str = "awk gawk mawk nawk goawk original-awk sed gsed ed ex red dc m4 vi vim gvim rvim view \
@@ -29,7 +29,7 @@ const RUNNERS: &str = "su runuser pkexec sg newgrp gosu su-exec setpriv capsh ma
     poetry pdm hatch rye conda mamba micromamba pyenv rbenv nodenv asdf mise rtx direnv nix nix-shell nix-build \
     guix bundle bundler foreman honcho pm2 supervisord wine wine64 ldd less more most man info lesspipe git-shell \
     mail mutt lftp ftp chronic ifne pee vipe vidir zargs xe sudoedit visudo dlv delve qemu-x86_64 qemu-aarch64 \
-    cargo-watch bacon";
+    cargo-watch bacon choom";
 /// Beginnings of names of what loads a program.
 const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
 
@@ -97,7 +97,8 @@ pub(super) fn runs_more(program: &str, arguments: &[Word]) -> Option<String> {
         return Some(format!("{program} runs code that is not looked into"));
     }
     let is_running = is_in(RUNNERS) || starts(&LOADERS) || is_told_to_run(program, arguments);
-    is_running.then(|| format!("{program} runs commands that are not looked into"))
+    let is_set_to_run = program == "git" && git::runs_what_is_set(arguments);
+    (is_running || is_set_to_run).then(|| format!("{program} runs commands that are not looked into"))
 }
 
 fn is_told_to_run(program: &str, arguments: &[Word]) -> bool {

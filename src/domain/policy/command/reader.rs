@@ -137,12 +137,15 @@ impl<'t, 'o> Reader<'t, 'o> {
         Ok(true)
     }
 
-    pub(super) fn blanks_and_newlines(&mut self) -> Read<()> {
+    /// Says whether there were any newlines.
+    pub(super) fn blanks_and_newlines(&mut self) -> Read<bool> {
+        let mut any = false;
         self.blank();
         while self.newline()? {
+            any = true;
             self.blank();
         }
-        Ok(())
+        Ok(any)
     }
 
     /// The unquoted word here, if it could be a reserved one.
@@ -183,7 +186,7 @@ impl<'t, 'o> Reader<'t, 'o> {
         self.out.enter()?;
         let mut count = 0;
         loop {
-            self.blanks_and_newlines()?;
+            let is_first = self.blanks_and_newlines()? || count == 0;
             if self.at_end(end) {
                 break;
             }
@@ -204,7 +207,8 @@ impl<'t, 'o> Reader<'t, 'o> {
                 Some(b'\n') => true,
                 _other => false,
             };
-            if let Some(name) = defined.filter(|_| alone && self.surely && !self.out.unsets) {
+            // An error may end a line early, and what is defined behind it with it.
+            if let Some(name) = defined.filter(|_| is_first && alone && self.surely && !self.out.unsets) {
                 self.out.functions.insert(name);
             }
             if !goes_on && !self.at_end(end) {
@@ -276,6 +280,10 @@ impl<'t, 'o> Reader<'t, 'o> {
                 self.take_reserved("-p");
                 self.blank();
                 self.take_reserved("--");
+                self.blank();
+                if self.starts("-") {
+                    return unread("an option of time that is not known");
+                }
             } else {
                 break;
             }
@@ -293,11 +301,9 @@ impl<'t, 'o> Reader<'t, 'o> {
         }
     }
 
-    /// Whether the reserved word `time` stands here, and not the program, which takes options.
+    /// Whether the reserved word `time` stands here, and not the program.
     fn is_timed(&self) -> bool {
-        let rest = self.text.get(self.at + self.reserved().len()..).unwrap_or_default();
-        let next = rest.trim_start_matches([' ', '\t']);
-        !self.is_sh && self.reserved() == "time" && (!next.starts_with('-') || next.starts_with("-p "))
+        !self.is_sh && self.reserved() == "time"
     }
 
     fn command(&mut self) -> Read<()> {

@@ -62,6 +62,10 @@ impl Reader<'_, '_> {
                 if is_pattern { "a pattern names what runs" } else { "what runs is known only when it runs" };
             return self.add(command, Sight::Hidden(why.to_owned()));
         };
+        if is_no_program(&program) {
+            let why = format!("{program} is no program, so that it may be read in another way");
+            return self.add(command, Sight::Hidden(why));
+        }
         let is_function = !command.is_outside && self.out.functions.contains(&program);
         // What is set for a function is set for all that it runs.
         if is_function && command.sets.is_empty() {
@@ -166,4 +170,13 @@ impl Reader<'_, '_> {
         let Command { text, words, sets, reaches, is_outside: _ } = command;
         self.out.part(Part { text, within: self.within.clone(), words, sight, sets, reaches })
     }
+}
+
+/// Whether a name is one that a shell reads otherwise wherever it takes it for the beginning of a command.
+fn is_no_program(name: &str) -> bool {
+    const RESERVED: [&str; 21] = [
+        "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
+        "while", "until", "do", "done", "in", "function", "coproc",
+    ];
+    name.contains('=') || RESERVED.contains(&name)
 }

@@ -85,6 +85,14 @@ impl Reader<'_, '_> {
         if parentheses > 0 {
             return self.unexpected("\")\"");
         }
+        // Bash keeps a number in what it names, and evaluates where in a list that is.
+        if text.starts_with('{')
+            && text.ends_with('}')
+            && text.contains('[')
+            && matches!(self.peek(), Some(b'<' | b'>'))
+        {
+            return unread(format!("{text} before a redirection"));
+        }
         let value = match value {
             None if text == "[" => Some(text.to_owned()),
             value => value.filter(|_| !(has_brace && (text.contains(',') || text.contains("..")))),

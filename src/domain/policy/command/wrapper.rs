@@ -170,7 +170,7 @@ fn shell(name: &str, arguments: &[Word]) -> Runs {
     let mut is_text = false;
     while let Some(word) = words.next() {
         let Some(value) = word.value.as_deref() else { return unknown("what is known only when it runs") };
-        let Some(letters) = value.strip_prefix(['-', '+']).filter(|letters| !letters.is_empty()) else {
+        let Some(letters) = value.strip_prefix(['-', '+']) else {
             return if is_text {
                 Runs::Only(vec![Inner::Shell { text: value.to_owned(), is_sh: !name.ends_with("bash") }])
             } else {
@@ -178,8 +178,9 @@ fn shell(name: &str, arguments: &[Word]) -> Runs {
             };
         };
         let takes_value = letters.ends_with('o');
-        let plain = letters.trim_end_matches('o').chars().all(|letter| "ceuxlfvn".contains(letter));
-        if !(plain || ["-norc", "-noprofile", "-posix", "-login"].contains(&letters)) {
+        let switches = letters.strip_suffix('o').unwrap_or(letters);
+        let plain = !letters.is_empty() && switches.chars().all(|letter| "ceuxlfvn".contains(letter));
+        if !(plain || ["-norc", "-noprofile", "-login"].contains(&letters)) {
             return Runs::Unknown(format!("an option of {name} that is not known"));
         }
         is_text |= plain && letters.contains('c');
@@ -205,11 +206,16 @@ fn find(arguments: &[Word], how: How) -> Runs {
     }
     let mut inner = Vec::new();
     let mut rest = arguments;
-    while let Some(place) = rest.iter().position(|word| RUNNING.iter().any(|running| word.is(running))) {
+    let is_running = |word: &Word| RUNNING.iter().any(|running| word.is(running));
+    while let Some(place) = rest.iter().position(is_running) {
+        let takes_more = rest.get(place).is_some_and(|word| word.is("-exec") || word.is("-execdir"));
         let behind = rest.get(place + 1..).unwrap_or_default();
         let ends = |place: usize| {
             let is_plus = |word: &Word| {
-                word.is("+") && place > 0 && behind.get(place - 1).is_some_and(|word| word.is("{}"))
+                takes_more
+                    && word.is("+")
+                    && place > 0
+                    && behind.get(place - 1).is_some_and(|word| word.is("{}"))
             };
             behind.get(place).is_some_and(|word| word.is(";") || is_plus(word))
         };
@@ -217,6 +223,10 @@ fn find(arguments: &[Word], how: How) -> Runs {
             return Runs::Unknown("the command of find does not end".to_owned());
         };
         let mut words = behind.get(..end).unwrap_or_default().to_vec();
+        // One of the two may be the argument of another option, and what begins a command is the other.
+        if words.iter().any(is_running) {
+            return Runs::Unknown("find may run what stands behind another option".to_owned());
+        }
         replace(&mut words, "{}");
         inner.push(Inner::Words { words, sets: Vec::new() });
         rest = behind.get(end..).unwrap_or_default();
