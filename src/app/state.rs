@@ -190,9 +190,13 @@ impl State {
     }
 }
 
-/// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew.
+/// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew. Nor is one that a
+/// repair is about to replace worked with.
 pub(super) fn check_not_emptied(folder: &Path) -> Result<(), OpenError> {
     let path = folder.join(LOG);
+    if doctor::is_half_mended(folder) {
+        return Err(OpenError::Malformed { path, source: None });
+    }
     let bytes = |name: &str| folder.join(name).metadata().map_or(0, |facts| facts.len());
     if path.is_dir() {
         return Err(OpenError::NoFile { path });

@@ -18,7 +18,8 @@ use crate::{
 const FLOOR: u64 = 64 << 20;
 
 /// What herder puts into a folder under a name of its own.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
+    SALVAGED,
     "format",
     "lock",
     "log.db",
@@ -43,6 +44,9 @@ const OF_RUNS: [(&str, &str); 3] = [
     ("patches", "changes of a run that is not of record"),
 ];
 
+/// A salvaged log on its way to its place: the one that is there, if any, is damaged.
+pub(super) const SALVAGED: &str = "log.db.salvaged";
+
 /// A new log that was never finished, and what SQLite puts beside it.
 pub(super) const UNFINISHED: &str = "log.db.new";
 
@@ -52,6 +56,11 @@ pub(super) fn holder(folder: &Path) -> Line {
         Ok(None) => Line::ok("nobody writes to it", "lock"),
         Err(error) => Line::warn(format!("who writes to it is not known: {error}"), "lock", "mount /proc"),
     }
+}
+
+/// Whether a repair ended before what it had salvaged was in its place.
+pub fn is_half_mended(folder: &Path) -> bool {
+    folder.join(SALVAGED).exists()
 }
 
 /// Whether runs or batches left something behind that is not the log: in the folder, or as results beside it.

@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use self::{
-    files::{free_bytes, was_used},
+    files::{free_bytes, is_half_mended, was_used},
     repair::{RepairError, repair},
 };
 use crate::store::{
@@ -111,6 +111,9 @@ pub fn examine(folder: &Path) -> Result<Vec<Line>, FolderError> {
         Err(error) => return Err(error),
     }
     lines.push(files::holder(folder));
+    if is_half_mended(folder) {
+        lines.push(Line::bad("a repair was cut short", "log.db", repair_command(folder)));
+    }
     let survey = match sqlite::survey(&folder.join("log.db")) {
         Ok(survey) => {
             lines.extend(log::lines(folder, &survey));

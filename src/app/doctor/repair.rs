@@ -38,6 +38,9 @@ pub fn repair(path: &Path) -> Result<Vec<String>, RepairError> {
     if wrote_format {
         done.push(format!("format: written anew; what stood there is format.{aside}, if anything did"));
     }
+    if put_in_place(&folder.log())? {
+        done.push("log.db: what an earlier repair had salvaged is in its place".to_owned());
+    }
     for file in files::unfinished(path) {
         fs::remove_file(&file).map_err(|source| RepairError::File { path: file.clone(), source })?;
         done.push(format!("{}: removed, it was never finished", file.display()));
@@ -77,43 +80,66 @@ fn now() -> String {
 
 /// Puts a log in the damaged one's place that has what could be read of it.
 ///
-/// At every point in between there is a log there, and the next repair finishes. The write-ahead log goes first: it must
-/// never lie beside a log that it does not belong to.
+/// Once the new one is whole and has its name, whoever mends the folder next puts it in its place; until then nothing of the
+/// old one has changed. In between nobody works with either.
 fn salvage(log: &Path, aside: &str, known: &[RunId]) -> Result<String, RepairError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| RepairError::File { path, source }
-    };
-    let named = |suffix: &str| {
-        let mut name = log.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
+    let named = |suffix: &str| with_suffix(log, suffix);
     let fresh = named(".new");
     let salvaged = sqlite::salvage(log, &fresh, known)?;
     File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed(&fresh))?;
     let (wal, old) = (named("-wal"), named(&format!(".{aside}")));
-    if wal.metadata().is_ok_and(|facts| facts.len() == 0) {
-        fs::remove_file(&wal).map_err(failed(&wal))?;
-    } else if wal.exists() {
-        fs::rename(&wal, named(&format!(".{aside}-wal"))).map_err(failed(&wal))?;
+    if wal.metadata().is_ok_and(|facts| facts.len() > 0) {
+        let old = named(&format!(".{aside}-wal"));
+        fs::hard_link(&wal, &old).map_err(failed(&old))?;
     }
     let was_there = log.exists();
     if was_there {
         fs::hard_link(log, &old).map_err(failed(&old))?;
     }
-    fs::rename(&fresh, log).map_err(failed(log))?;
-    // It belongs to no log any more, and SQLite makes its own.
-    let _ = fs::remove_file(named("-shm"));
-    if let Some(folder) = log.parent() {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))?;
-    }
+    let whole = log.with_file_name(files::SALVAGED);
+    fs::rename(&fresh, &whole).map_err(failed(&whole))?;
+    sync_folder(log)?;
+    put_in_place(log)?;
     let old = if was_there {
         format!("the damaged file is log.db.{aside}")
     } else {
         "no file was there".to_owned()
     };
     Ok(format!("log.db: {}; {old}", told(salvaged)))
+}
+
+/// Puts a salvaged log in its place, if there is one. The write-ahead log goes first: it must never lie beside a log that it
+/// does not belong to.
+fn put_in_place(log: &Path) -> Result<bool, RepairError> {
+    let whole = log.with_file_name(files::SALVAGED);
+    if !whole.exists() {
+        return Ok(false);
+    }
+    for of_the_old in ["-wal", "-shm"].map(|suffix| with_suffix(log, suffix)) {
+        match fs::remove_file(&of_the_old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&of_the_old)(error)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    fs::rename(&whole, log).map_err(failed(log))?;
+    sync_folder(log)?;
+    Ok(true)
+}
+
+fn sync_folder(log: &Path) -> Result<(), RepairError> {
+    let Some(folder) = log.parent() else { return Ok(()) };
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))
+}
+
+fn with_suffix(log: &Path, suffix: &str) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> RepairError {
+    let path = path.to_owned();
+    move |source| RepairError::File { path, source }
 }
 
 fn told(salvaged: Salvaged) -> String {

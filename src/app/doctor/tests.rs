@@ -188,6 +188,23 @@ async fn a_file_that_was_cut_off_or_is_no_database_is_refused_by_writers_and_sal
 }
 
 #[tokio::test]
+async fn what_a_repair_had_salvaged_before_it_died_is_put_in_its_place_by_the_next() {
+    let folder = folder(3).await;
+    let at = |name: &str| folder.path().join(name);
+    fs::rename(at("log.db"), at("log.db.salvaged")).unwrap();
+    // It could be worked with, and does not know what was done.
+    let other = self::folder(2).await;
+    fs::copy(other.path().join("log.db"), at("log.db")).unwrap();
+    fs::write(at("log.db-wal"), "of the old one").unwrap();
+    let refused = State::to_write(folder.path(), Durability::Process).map(drop);
+    assert!(matches!(refused, Err(StateError::Log(OpenError::Malformed { .. }))), "{refused:?}");
+    assert!(troubles(folder.path()).contains(&"log.db: a repair was cut short".to_owned()));
+    repair(folder.path()).unwrap();
+    assert_eq!(troubles(folder.path()), [""; 0]);
+    assert_eq!(runs(folder.path(), RunFilter::default()).await, 3);
+}
+
+#[tokio::test]
 async fn what_belongs_to_nothing_is_told_and_what_was_never_finished_is_removed() {
     let folder = folder(1).await;
     let at = |name: &str| folder.path().join(name);
