@@ -176,3 +176,37 @@ fn a_run_that_goes_on_from_another_finds_what_that_changed_or_is_refused() {
         assert!(error.contains(&first) && error.contains("has left no workspace"), "{error}");
     }
 }
+
+#[test]
+fn a_file_that_git_takes_in_no_patch_keeps_the_workspace_and_is_told() {
+    let place = repository();
+    let writes = bash("echo precious > 'git~1'");
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), writes, done()]))]);
+    place.herder(&BATCH).expect(0);
+    let line = result(&place, "a");
+    assert_eq!((&line["outcome"], &line["files_changed"]), (&json!("done"), &json!(1)), "{line}");
+    let error = line["error"].as_str().unwrap();
+    assert!(error.contains("git could not take in") && error.contains("git~1"), "{error}");
+    let kept = error.rsplit(' ').next().unwrap();
+    assert_eq!(fs::read_to_string(format!("{kept}/git~1")).unwrap(), "precious\n");
+}
+
+#[test]
+fn a_git_that_is_killed_while_it_takes_the_files_in_loses_none() {
+    let place = repository();
+    fs::create_dir(place.path("bin")).unwrap();
+    let found = std::env::var("PATH").unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" add --all \"*) kill -9 $$;; esac\nPATH={found} exec git \"$@\"\n"
+    );
+    place.write("bin/git", script);
+    fs::set_permissions(place.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), done()]))]);
+    let mut command = place.command(&BATCH);
+    command.env("PATH", format!("{}:{found}", place.path("bin").display()));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    let error = result(&place, "a")["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("it was killed"), "{error}");
+    place.herder(&BATCH).expect(0);
+    assert!(diff(&place, "a").contains("+TWO"));
+}

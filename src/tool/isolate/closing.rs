@@ -18,6 +18,9 @@ use crate::{
 /// Characters of a task that a commit's first line has.
 const SUBJECT: usize = 64;
 
+/// Characters of what git says that a sentence of herder's has.
+const SAID: usize = 200;
+
 /// What becomes of the branch of a worktree that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
@@ -73,17 +76,18 @@ impl Isolation {
         let root = meta.root.clone();
         let is_there = blocking(move || Ok(root.is_dir())).await?;
         let mut files = 0;
-        let mut left_out = Vec::new();
+        let (mut nested_new, mut left) = (Vec::new(), None);
         let (mut patch_path, mut tip) = (None, None);
         let is_made = meta.stage == Stage::Made && is_there;
         if is_made {
             let view = self.view(meta);
             let top = meta.root.clone();
             let nested = blocking(move || Ok(nested_in(&top))).await?;
-            let tree = view.take_in(&meta.brought, nested.keys()).await?;
+            let taken = view.take_in(&meta.brought, nested.keys()).await?;
+            left = taken.left;
             let is_new = |path: &Path, like| meta.nested.get(&*path.to_string_lossy()) != Some(like);
             let new = nested.iter().filter(|(path, like)| is_new(path, like));
-            left_out = view.not_ignored(new.map(|(path, _)| path.clone()).collect()).await?;
+            nested_new = view.not_ignored(new.map(|(path, _)| path.clone()).collect()).await?;
             let patch = self.patch_path(meta.run).await?;
             files = view.patch(&meta.base, &patch).await?;
             if files > 0 {
@@ -93,7 +97,11 @@ impl Isolation {
                     let repository = self.repository(origin);
                     tip = if is_done {
                         let message = message(task, meta.run);
-                        Some(repository.commit(&self.git, &origin.branch, &meta.base, &tree, message).await?)
+                        Some(
+                            repository
+                                .commit(&self.git, &origin.branch, &meta.base, &taken.tree, message)
+                                .await?,
+                        )
                     } else {
                         repository.tip(&self.git, &origin.branch).await?.map(|(tip, _)| tip)
                     };
@@ -107,8 +115,8 @@ impl Isolation {
             Keep::Failed => !is_done && has_something,
             Keep::Never => false,
         };
-        // Nothing else has what is in repositories.
-        let keeps = is_wanted || !left_out.is_empty();
+        // Nothing else has what is in no patch.
+        let keeps = is_wanted || !nested_new.is_empty() || left.is_some();
         let kept = (keeps && is_there && meta.stage != Stage::Making)
             .then(|| meta.place().to_string_lossy().into_owned());
         let branch = match &meta.origin {
@@ -117,7 +125,7 @@ impl Isolation {
             None => None,
         };
         let base = meta.origin.as_ref().map(|_| meta.base.clone());
-        let left_out = left_out_of(&left_out, kept.as_deref());
+        let left_out = left_out_of(&nested_new, left.as_deref(), kept.as_deref());
         Ok(Change { branch, base, patch_path, files_changed: files, kept, error: None, left_out })
     }
 
@@ -168,14 +176,19 @@ impl Isolation {
     }
 }
 
-/// Says which repositories of a workspace are in no patch.
-fn left_out_of(nested: &[PathBuf], kept: Option<&str>) -> Option<String> {
-    let kept = kept.filter(|_| !nested.is_empty())?;
+/// Says what of a workspace is in no patch.
+fn left_out_of(nested: &[PathBuf], left: Option<&str>, kept: Option<&str>) -> Option<String> {
+    let kept = kept?;
     let names: Vec<String> = nested.iter().map(|path| path.display().to_string()).collect();
-    Some(format!(
-        "the patch does not have what is in repositories within the workspace ({}), which is kept at {kept}",
-        names.join(", ")
-    ))
+    let repositories = (!names.is_empty())
+        .then(|| format!("what is in repositories within the workspace ({})", names.join(", ")));
+    let files = left.map(|said| {
+        let said: String = said.lines().next().unwrap_or_default().chars().take(SAID).collect();
+        format!("files that git could not take in ({said})")
+    });
+    let what: Vec<String> = repositories.into_iter().chain(files).collect();
+    (!what.is_empty())
+        .then(|| format!("the patch does not have {}; the workspace is kept at {kept}", what.join(", nor ")))
 }
 
 /// A commit's message: the beginning of the task, and which run it was.

@@ -131,6 +131,7 @@ impl Git {
 
     /// Runs a command that may well fail.
     pub(super) async fn ask(&self, cwd: &Path, call: Call) -> Result<Said, IsolateError> {
+        let verb = call.verb();
         let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
         let spec = CommandSpec {
             args: settings.chain(call.args).collect(),
@@ -156,12 +157,12 @@ impl Git {
                 | SpawnError::Confine(_)
                 | SpawnError::Guard(_)) => IsolateError::NoGit(error),
             })?;
-        let ok = finished.end == End::Exited(0);
-        let mut text = finished.output.text;
-        if finished.end == End::TimedOut {
-            text.push_str("it took too long");
+        let text = finished.output.text;
+        match finished.end {
+            End::Exited(code) => Ok(Said { ok: code == 0, text }),
+            // What it did is done by half.
+            end => Err(IsolateError::Git { verb, said: format!("{}{}", text.trim_start(), cut(end)) }),
         }
-        Ok(Said { ok, text })
     }
 
     /// Runs a command that is to succeed. One that met the lock of another is given again, a few times.
@@ -189,6 +190,17 @@ impl Git {
         let text = self.run(cwd, call).await?;
         let object = text.lines().rev().find(|line| is_object(line)).map(str::to_owned);
         object.ok_or(IsolateError::Git { verb, said: text })
+    }
+}
+
+/// Why a command did not come to its end.
+const fn cut(end: End) -> &'static str {
+    match end {
+        End::Exited(_) => "it failed",
+        End::Signalled(_) | End::GuardLost => "it was killed",
+        End::OutOfMemory => "it was killed for want of memory",
+        End::TimedOut => "it took too long",
+        End::Cancelled => "it was called off",
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     locked, locks,
     meta::{self, MadeBy, Meta, Origin, Stage, change_of, patch_of},
     nested::nested_in,
-    view::View,
+    view::{Taken, View},
 };
 use crate::{
     crash::{self, Point},
@@ -154,7 +154,11 @@ impl Isolation {
         self.borrow_objects(&workspace, &view.git_dir).await?;
         let top = meta.root.clone();
         let nested = blocking(move || Ok(nested_in(&top))).await?;
-        meta.base = view.take_in(&[], nested.keys()).await?;
+        let Taken { tree, left } = view.take_in(&[], nested.keys()).await?;
+        if let Some(said) = left {
+            tracing::warn!(workspace = %workspace.display(), said, "some files cannot be compared");
+        }
+        meta.base = tree;
         Ok(meta)
     }
 

@@ -25,6 +25,13 @@ pub(super) struct View<'a> {
     pub(super) index: PathBuf,
 }
 
+/// What was taken into an index.
+pub(super) struct Taken {
+    pub(super) tree: String,
+    /// What git said of files that it could not take in.
+    pub(super) left: Option<String>,
+}
+
 impl View<'_> {
     fn call(&self, args: &[&str]) -> Call {
         Call::new(args)
@@ -33,13 +40,13 @@ impl View<'_> {
             .env("GIT_INDEX_FILE", &self.index)
     }
 
-    /// Takes all files into the index as they are now, but for some by name, and returns their tree. Into repositories
-    /// below git is not let at all: it would run what their configuration says.
+    /// Takes all files into the index as they are now, but for some by name. Into repositories below git is not let at all:
+    /// it would run what their configuration says.
     pub(super) async fn take_in<'p>(
         &self,
         but: &[String],
         nested: impl Iterator<Item = &'p PathBuf>,
-    ) -> Result<String, IsolateError> {
+    ) -> Result<Taken, IsolateError> {
         let mut paths = b".\0".to_vec();
         for path in nested {
             paths.extend([b":(exclude,literal)", path.as_os_str().as_bytes(), b"\0"].concat());
@@ -55,14 +62,15 @@ impl View<'_> {
             if said.contains("fatal: ") {
                 return Err(IsolateError::Git { verb: "add".to_owned(), said: said.to_owned() });
             }
-            tracing::warn!(workspace = %self.tree.display(), said, "some files could not be compared");
         }
+        let left = (!ok).then(|| text.trim().to_owned());
         if !but.is_empty() {
             let but: String = but.iter().map(|path| format!("{path}\0")).collect();
             let remove = self.call(&["update-index", "--force-remove", "-z", "--stdin"]);
             self.git.run(&self.tree, remove.stdin(but.into_bytes())).await?;
         }
-        self.git.object(&self.tree, self.call(&["write-tree"])).await
+        let tree = self.git.object(&self.tree, self.call(&["write-tree"])).await?;
+        Ok(Taken { tree, left })
     }
 
     /// Those of these paths that git does not ignore.
