@@ -12,6 +12,7 @@ use crate::{
     domain::policy::{Policy, Verdict},
     tool::{
         launcher::FileBounds,
+        process::confine,
         toolbox::Toolbox,
         workspace::hidden::{Hidden, real},
     },
@@ -39,30 +40,31 @@ fn around(results: &Path) -> Vec<PathBuf> {
     vec![results.to_owned(), beside(".new"), beside(".state")]
 }
 
-/// A state folder in which commands that nobody is asked about could put on record what people are asked about.
+/// Files in which commands that nobody is asked about could put on record what people are asked about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}: commands that the policy allows may write to {}, and so answer for the people who are asked; keep the state \
-     elsewhere with --state DIR, or have every command asked about",
-    .state.display(), .root.display()
+    "{}: commands that the policy allows may write to {}, and so answer for the people who are asked; {}, or have every \
+     command asked about",
+    .kept.display(), .root.display(), .instead
 )]
 pub struct Exposed {
-    state: PathBuf,
+    kept: PathBuf,
     root: PathBuf,
+    instead: &'static str,
 }
 
-/// Whether answers of people can be relied upon in this folder: no command that runs unasked can write to it. Where
-/// commands are kept from nothing there is no better place, and whoever configured that knows.
+/// What answers of people can be relied upon by, where it may be that no command that runs unasked can write to it: the state at
+/// this folder and the place where answers are left. Workspaces are to lie apart from it. Nothing, if nobody is asked or every
+/// command is asked about; and where commands are kept from nothing there is no better place, as whoever configured that knows.
 ///
 /// # Errors
-/// The first of the folders that such commands may write to and that holds it.
-pub(super) fn check_exposed<'a>(
+/// Whatever the workspace, such commands may write to it.
+pub(super) fn relied_upon(
     config: &Config,
     (toolbox, policy): (&Toolbox, &Policy),
     people: People,
     state: &Path,
-    workspaces: impl IntoIterator<Item = &'a Path>,
-) -> Result<(), Exposed> {
+) -> Result<Hidden, Exposed> {
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
     let unasked = commands.any(|(name, effect)| policy.could_allow(name, effect) == Verdict::Allow);
@@ -70,16 +72,28 @@ pub(super) fn check_exposed<'a>(
     match (people, bounds.files) {
         (People::Asked, FileBounds::Workspace) if unasked => {}
         (People::Asked | People::Absent, FileBounds::Open | FileBounds::Workspace | FileBounds::Refused) => {
-            return Ok(());
+            return Ok(Hidden::default());
         }
     }
-    let Some(state) = real(state) else { return Ok(()) };
-    let of_workspaces = workspaces.into_iter().filter_map(real);
-    let mut roots = of_workspaces.chain(bounds.write_roots.iter().filter_map(|root| real(root)));
-    match roots.find(|root| state.starts_with(root)) {
-        Some(root) => Err(Exposed { state, root }),
-        None => Ok(()),
-    }
+    let kept = Hidden::new(approvals::runtime_folder().into_iter().chain([state.to_owned()]), [state.join("work")]);
+    let mut roots = bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
+    roots.try_for_each(|root| check(&kept, state, root))?;
+    Ok(kept)
+}
+
+/// Whether a folder that such commands may write to lies apart from what is relied upon.
+///
+/// # Errors
+/// It does not.
+pub(super) fn check(kept: &Hidden, state: &Path, root: &Path) -> Result<(), Exposed> {
+    let Some(root) = real(root) else { return Ok(()) };
+    let Some(kept) = kept.around(&root) else { return Ok(()) };
+    let is_state = real(state).is_some_and(|state| state == kept);
+    let instead = match is_state {
+        true => "keep the state elsewhere with --state DIR",
+        false => "set XDG_RUNTIME_DIR to a folder elsewhere",
+    };
+    Err(Exposed { kept: kept.to_owned(), root, instead })
 }
 
 #[cfg(test)]
@@ -98,8 +112,10 @@ mod tests {
             let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
             config::policies::load_for(&config.defaults.policy, &names).expect("a policy")
         };
-        let workspaces = workspaces.iter().map(Path::new);
-        let checked = check_exposed(&config, (&toolbox, &policy), people, Path::new(state), workspaces);
+        let state = Path::new(state);
+        let checked = relied_upon(&config, (&toolbox, &policy), people, state).and_then(|kept| {
+            workspaces.iter().try_for_each(|workspace| check(&kept, state, Path::new(workspace)))
+        });
         checked.err().map(|error| error.to_string())
     }
 
@@ -115,6 +131,9 @@ mod tests {
         let told = asked(TRUSTED, "/none/ws/out.state").expect("exposed");
         assert!(told.starts_with("/none/ws/out.state: ") && told.contains("--state DIR"), "{told}");
         assert_eq!(asked(TRUSTED, "/none/out.state"), None);
+        assert!(asked(TRUSTED, "/dev/shm/out.state").is_some());
+        assert!(checked(TRUSTED, People::Asked, "/none/st", &["/none/st/answers"]).is_some());
+        assert_eq!(checked(TRUSTED, People::Asked, "/none/st", &["/none/st/work/run"]), None);
         let roots = format!("{TRUSTED}\n[confine]\nwrite_roots = [\"/none\"]");
         assert!(asked(&roots, "/none/out.state").is_some());
         assert_eq!(checked(TRUSTED, People::Absent, "/none/ws/out.state", &["/none/ws"]), None);

@@ -137,15 +137,13 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
         Herder::check_prices(&context.config, [&*spec.model])?;
     }
     let folder = context.state_folder()?;
-    if args.asks.park {
-        let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
-        Herder::check_answers(&context.config, People::Asked, &folder, workspace)?;
-    }
+    let asks = Asks::of(&args, &context.config);
+    let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
+    Herder::check_answers(&context.config, asks.people(), &folder, workspace)?;
     let state = match State::to_write(&folder, context.config.store.durability) {
         Err(error) => return Err(taken(error, &context).await),
         Ok(state) => state,
     };
-    let asks = Asks::of(&args, &context.config);
     let herder = Herder::start_for_one(&context.config, state, &spec.model, asks.people()).await?;
     spent::restore_users(&herder.supervisor, &|_| {}).await?;
     warn_of_silent_tools(&herder, &spec.tools.as_ref().map(|names| names.iter().cloned().collect()), say);

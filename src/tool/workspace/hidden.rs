@@ -24,12 +24,22 @@ impl Hidden {
 
     /// Those that bear on paths below `root`, a real path.
     pub(super) fn from(&self, root: &Path) -> Vec<PathBuf> {
-        let is_sheltered = |tree: &Path| {
+        self.bearing_on(root).map(Path::to_owned).collect()
+    }
+
+    /// One that `root`, a real path, holds or lies in.
+    pub fn around(&self, root: &Path) -> Option<&Path> {
+        self.bearing_on(root).next()
+    }
+
+    fn bearing_on(&self, root: &Path) -> impl Iterator<Item = &Path> {
+        let is_sheltered = move |tree: &Path| {
             let mut around = self.shelters.iter().filter(|shelter| shelter.starts_with(tree));
             around.any(|shelter| root != shelter && root.starts_with(shelter))
         };
-        let bears = |tree: &&PathBuf| tree.starts_with(root) || root.starts_with(tree) && !is_sheltered(tree);
-        self.trees.iter().filter(bears).cloned().collect()
+        let bears =
+            move |tree: &&Path| tree.starts_with(root) || root.starts_with(tree) && !is_sheltered(tree);
+        self.trees.iter().map(PathBuf::as_path).filter(bears)
     }
 }
 

@@ -150,6 +150,12 @@ pub enum WorkspaceError {
     NotUtf8 { path: PathBuf },
     #[error("cannot open the folder {}", path.display())]
     Unusable { path: PathBuf, source: io::Error },
+    #[error(
+        "{}: commands that the policy allows could write to {} from there, and so answer for the people who are asked; use \
+         another workspace, or keep that elsewhere",
+        path.display(), kept.display()
+    )]
+    Exposes { path: PathBuf, kept: PathBuf },
 }
 
 /// Why a path is refused; `path` is as the model may see it.
