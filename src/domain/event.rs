@@ -294,6 +294,8 @@ pub enum RestartCause {
     Process,
     /// The run's actor had died.
     Actor,
+    /// It was taken here from a file, whose word that calls were allowed is not taken for it.
+    Import,
 }
 
 /// See [`Event::Restart`].
