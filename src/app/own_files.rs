@@ -27,7 +27,9 @@ pub(super) fn hidden(config: &Config, state: &State) -> Hidden {
     let shelters: Vec<_> = shelters.collect();
     let results = state.results.as_deref().map(around).unwrap_or_default();
     let more = [config.daemon.token_file.clone(), approvals::runtime_folder()];
+    // The same command may be given again, and reads them again.
     Hidden::new(folders.into_iter().chain(results).chain(more.into_iter().flatten()), shelters)
+        .fixing(config.files().chain(state.input.clone()))
 }
 
 /// The file of results, what it is while it is made, and what it is derived from by itself.
@@ -75,8 +77,10 @@ pub(super) fn relied_upon(
             return Ok(Hidden::default());
         }
     }
-    let kept = Hidden::new(approvals::runtime_folder().into_iter().chain([state.to_owned()]), [state.join("work")]);
-    let mut roots = bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
+    let kept =
+        Hidden::new(approvals::runtime_folder().into_iter().chain([state.to_owned()]), [state.join("work")]);
+    let mut roots =
+        bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
     roots.try_for_each(|root| check(&kept, state, root))?;
     Ok(kept)
 }
