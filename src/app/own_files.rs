@@ -55,9 +55,10 @@ pub struct Exposed {
     instead: &'static str,
 }
 
-/// What answers of people can be relied upon by, where it may be that no command that runs unasked can write to it: the state at
-/// this folder and the place where answers are left. Workspaces are to lie apart from it. Nothing, if nobody is asked or every
-/// command is asked about; and where commands are kept from nothing there is no better place, as whoever configured that knows.
+/// The files by which answers of people are relied upon, in so far as no command that runs unasked can write to them: the state in
+/// this folder and the place where answers are left. Workspaces are to lie apart from them. There are none if nobody is asked
+/// about anything, or about every command; and where commands are kept from nothing there is no better place, as whoever
+/// configured that knows.
 ///
 /// # Errors
 /// Whatever the workspace, such commands may write to it.
@@ -70,15 +71,17 @@ pub(super) fn relied_upon(
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
     let unasked = commands.any(|(name, effect)| policy.could_allow(name, effect) == Verdict::Allow);
+    let mut tools = toolbox.names().filter_map(|name| Some((name, toolbox.get(name)?.effect())));
+    let asked = tools.any(|(name, effect)| policy.could_ask(name, effect));
     let bounds = super::confinement::bounds(config);
     match (people, bounds.files) {
-        (People::Asked, FileBounds::Workspace) if unasked => {}
+        (People::Asked, FileBounds::Workspace) if unasked && asked => {}
         (People::Asked | People::Absent, FileBounds::Open | FileBounds::Workspace | FileBounds::Refused) => {
             return Ok(Hidden::default());
         }
     }
-    let kept =
-        Hidden::new(approvals::runtime_folder().into_iter().chain([state.to_owned()]), [state.join("work")]);
+    let places = [state.to_owned()].into_iter().chain(approvals::runtime_folder());
+    let kept = Hidden::new(places, [state.join("work")]);
     let mut roots =
         bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
     roots.try_for_each(|root| check(&kept, state, root))?;
@@ -130,18 +133,22 @@ mod tests {
         {
             return;
         }
-        const TRUSTED: &str = "[defaults]\npolicy = \"trusted\"";
+        let folder = tempfile::tempdir().expect("a folder");
+        let rules = folder.path().join("rules.toml");
+        let text = "[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
+        std::fs::write(&rules, text).expect("written");
+        let some = &format!("[defaults]\npolicy = {:?}", rules.display().to_string());
         let asked = |text: &str, state: &str| checked(text, People::Asked, state, &["/proc", "/none/ws"]);
-        let told = asked(TRUSTED, "/none/ws/out.state").expect("exposed");
+        let told = asked(some, "/none/ws/out.state").expect("exposed");
         assert!(told.starts_with("/none/ws/out.state: ") && told.contains("--state DIR"), "{told}");
-        assert_eq!(asked(TRUSTED, "/none/out.state"), None);
-        assert!(asked(TRUSTED, "/dev/shm/out.state").is_some());
-        assert!(checked(TRUSTED, People::Asked, "/none/st", &["/none/st/answers"]).is_some());
-        assert_eq!(checked(TRUSTED, People::Asked, "/none/st", &["/none/st/work/run"]), None);
-        let roots = format!("{TRUSTED}\n[confine]\nwrite_roots = [\"/none\"]");
+        assert_eq!(asked(some, "/none/out.state"), None);
+        assert!(asked(some, "/dev/shm/out.state").is_some());
+        assert!(checked(some, People::Asked, "/none/st", &["/none/st/answers"]).is_some());
+        assert_eq!(checked(some, People::Asked, "/none/st", &["/none/st/work/run"]), None);
+        let roots = format!("{some}\n[confine]\nwrite_roots = [\"/none\"]");
         assert!(asked(&roots, "/none/out.state").is_some());
-        assert_eq!(checked(TRUSTED, People::Absent, "/none/ws/out.state", &["/none/ws"]), None);
-        for policy in ["careful", "read-only"] {
+        assert_eq!(checked(some, People::Absent, "/none/ws/out.state", &["/none/ws"]), None);
+        for policy in ["careful", "read-only", "trusted"] {
             let text = format!("[defaults]\npolicy = \"{policy}\"");
             assert_eq!(asked(&text, "/none/ws/out.state"), None, "{policy}");
         }
