@@ -135,7 +135,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let rules = folder.path().join("rules.toml");
-        let text = "[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
+        let text = "name = \"some\"\n\n[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
         std::fs::write(&rules, text).expect("written");
         let some = &format!("[defaults]\npolicy = {:?}", rules.display().to_string());
         let asked = |text: &str, state: &str| checked(text, People::Asked, state, &["/proc", "/none/ws"]);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::process::{Daemon, House, PATIENCE};
 
 /// Lets `echo` run unasked, wherever it writes to.
-const POLICY: &str = "[[rule]]\ntools = [\"bash\"]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
+const POLICY: &str = "name = \"some\"\n\n[[rule]]\ntools = [\"bash\"]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
 
 fn serve<'a>(house: &House, more: &[&'a str]) -> Vec<&'a str> {
     fs::write(house.path("rules.toml"), POLICY).unwrap();

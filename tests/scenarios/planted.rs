@@ -82,7 +82,7 @@ fn a_link_that_a_person_made_is_followed_every_time() {
 #[test]
 fn tools_on_files_do_not_change_what_the_same_command_reads_again() {
     let place = Place::new();
-    place.write("rules.toml", "[[rule]]\ndecision = \"allow\"\n");
+    place.write("rules.toml", "name = \"all\"\n\n[[rule]]\ndecision = \"allow\"\n");
     place.write("herder.toml", "");
     let names = ["rules.toml", "herder.toml", "in.jsonl", "other.txt"];
     let calls: Vec<_> = names
