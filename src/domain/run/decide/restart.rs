@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::{
     call::{EffectClass, Failure},
-    event::{Event, Resolution, Restart, RestartCause, Unparked},
+    event::{Event, Resolution, Restart, RestartCause, Resumed, Unparked},
     message::Message,
     outcome::Breakage,
     run::{OpenCall, Phase, Stage},
@@ -46,6 +46,10 @@ impl Draft<'_> {
     /// Has nothing of what was about to be done elsewhere be done here: whoever wrote the file could say that it was allowed.
     fn arrive(&mut self) {
         if self.run.parked.is_some() {
+            // What is paused stays parked; whoever takes it here pauses it anew.
+            if self.run.paused {
+                self.push(Event::Resumed(Resumed {}));
+            }
             self.push(Event::Unparked(Unparked {}));
         }
         let Phase::Acting(calls) = &self.run.phase else { return self.pick_up() };
