@@ -128,8 +128,8 @@ async fn a_file_that_says_that_a_call_was_approved_has_nobody_make_it() {
     let run = daemon.submit(&task).await;
     until_asked(&daemon).await;
     let file = house.herder(&["export", "a"]).expect(0).out;
-    let asked = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let asked = asked.filter(|line| line["kind"] == "approval_requested").next_back().unwrap();
+    let mut asked = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let asked = asked.rfind(|line| line["kind"] == "approval_requested").unwrap();
     daemon.kill();
     let approved = forged(&file, |last| {
         let mut line = last.clone();
