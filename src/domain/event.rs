@@ -229,7 +229,6 @@ pub struct QueuedInput {
 /// See [`Event::InputClaimed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputClaimed {
-    /// Which one.
     pub input: u32,
 }
 
@@ -301,7 +300,6 @@ pub enum RestartCause {
 /// See [`Event::Restart`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Why.
     pub cause: RestartCause,
     /// What the dead actor said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
