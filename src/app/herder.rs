@@ -25,7 +25,11 @@ use crate::{
         policy::{Policy, Verdict},
     },
     store::StoreError,
-    tool::{isolate::Isolation, toolbox::Toolbox, workspace::Workspaces},
+    tool::{
+        isolate::Isolation,
+        toolbox::Toolbox,
+        workspace::{Workspaces, hidden::Hidden},
+    },
 };
 
 /// Live deltas that a watcher may be behind before it misses some. A watcher that reads at all is never that far behind.
@@ -96,7 +100,9 @@ impl Herder {
     ) -> Result<(), StartError> {
         let toolbox = tools::toolbox(config, None)?;
         let policy = policy(config, &toolbox)?;
-        Ok(own_files::check_exposed(config, (&toolbox, &policy), people, folder, workspaces)?)
+        let kept = own_files::relied_upon(config, (&toolbox, &policy), people, folder)?;
+        let mut workspaces = workspaces.into_iter();
+        Ok(workspaces.try_for_each(|workspace| own_files::check(&kept, folder, workspace))?)
     }
 
     /// Whether the costs of these models can be limited. Makes and changes nothing.
@@ -164,6 +170,11 @@ impl Herder {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
         let warnings = confinement::warnings(config, &toolbox, &policy);
+        let people = if settings.approvals.is_some() { People::Asked } else { People::Absent };
+        let relied_upon = match &state.folder {
+            Some(folder) => own_files::relied_upon(config, (&toolbox, &policy), people, folder.path())?,
+            None => Hidden::default(),
+        };
         if let Some(folder) = &state.folder {
             Spool::of(folder.path()).settle(&*state.store, &SystemClock).await;
         }
@@ -176,6 +187,7 @@ impl Herder {
             policy,
             workspaces: Workspaces::new(config.tools.read_roots.clone())
                 .hiding(own_files::hidden(config, &state))
+                .apart_from(relied_upon)
                 .isolating(isolation),
             live: broadcast::channel::<Live>(LIVE_BACKLOG).0,
             settings,

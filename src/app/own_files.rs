@@ -13,6 +13,7 @@ use crate::{
     tool::{
         isolate::WORK,
         launcher::FileBounds,
+        process::confine,
         toolbox::Toolbox,
         workspace::hidden::{Hidden, real},
     },
@@ -22,7 +23,9 @@ use crate::{
 pub(super) fn hidden(config: &Config, state: &State) -> Hidden {
     let folders = folders(state);
     let shelters = folders.iter().map(PathBuf::as_path).chain([state.aside()]);
-    Hidden::new(paths(config, state), shelters.map(|folder| folder.join(WORK)))
+    // The same command may be given again, and reads these again.
+    let read_again = config.files().chain(state.input.clone());
+    Hidden::new(paths(config, state), shelters.map(|folder| folder.join(WORK))).fixing(read_again)
 }
 
 /// The same as it was configured: files and folders, which may not be there.
@@ -46,47 +49,65 @@ fn around(results: &Path) -> Vec<PathBuf> {
     vec![results.to_owned(), beside(".new"), beside(".state")]
 }
 
-/// A state folder in which commands that nobody is asked about could put on record what people are asked about.
+/// Files in which commands that nobody is asked about could put on record what people are asked about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}: commands that the policy allows may write to {}, and so answer for the people who are asked; keep the state \
-     elsewhere with --state DIR, or have every command asked about",
-    .state.display(), .root.display()
+    "{}: commands that the policy allows may write to {}, and so answer for the people who are asked; {}, or have every \
+     command asked about",
+    .kept.display(), .root.display(), .instead
 )]
 pub struct Exposed {
-    state: PathBuf,
+    kept: PathBuf,
     root: PathBuf,
+    instead: &'static str,
 }
 
-/// Whether answers of people can be relied upon in this folder: no command that runs unasked can write to it. Where
-/// commands are kept from nothing there is no better place, and whoever configured that knows.
+/// The files by which answers of people are relied upon, in so far as no command that runs unasked can write to them: the state in
+/// this folder and the place where answers are left. Workspaces are to lie apart from them. There are none if nobody is asked
+/// about anything, or about every command; and where commands are kept from nothing there is no better place, as whoever
+/// configured that knows.
 ///
 /// # Errors
-/// The first of the folders that such commands may write to and that holds it.
-pub(super) fn check_exposed<'a>(
+/// Whatever the workspace, such commands may write to it.
+pub(super) fn relied_upon(
     config: &Config,
     (toolbox, policy): (&Toolbox, &Policy),
     people: People,
     state: &Path,
-    workspaces: impl IntoIterator<Item = &'a Path>,
-) -> Result<(), Exposed> {
+) -> Result<Hidden, Exposed> {
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
     let unasked = commands.any(|(name, effect)| policy.could_allow(name, effect) == Verdict::Allow);
+    let mut tools = toolbox.names().filter_map(|name| Some((name, toolbox.get(name)?.effect())));
+    let asked = tools.any(|(name, effect)| policy.could_ask(name, effect));
     let bounds = super::confinement::bounds(config);
     match (people, bounds.files) {
-        (People::Asked, FileBounds::Workspace) if unasked => {}
+        (People::Asked, FileBounds::Workspace) if unasked && asked => {}
         (People::Asked | People::Absent, FileBounds::Open | FileBounds::Workspace | FileBounds::Refused) => {
-            return Ok(());
+            return Ok(Hidden::default());
         }
     }
-    let Some(state) = real(state) else { return Ok(()) };
-    let of_workspaces = workspaces.into_iter().filter_map(real);
-    let mut roots = of_workspaces.chain(bounds.write_roots.iter().filter_map(|root| real(root)));
-    match roots.find(|root| state.starts_with(root)) {
-        Some(root) => Err(Exposed { state, root }),
-        None => Ok(()),
-    }
+    let places = [state.to_owned()].into_iter().chain(approvals::runtime_folder());
+    let kept = Hidden::new(places, [state.join("work")]);
+    let mut roots =
+        bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
+    roots.try_for_each(|root| check(&kept, state, root))?;
+    Ok(kept)
+}
+
+/// Whether a folder that such commands may write to lies apart from what is relied upon.
+///
+/// # Errors
+/// It does not.
+pub(super) fn check(kept: &Hidden, state: &Path, root: &Path) -> Result<(), Exposed> {
+    let Some(root) = real(root) else { return Ok(()) };
+    let Some(kept) = kept.around(&root) else { return Ok(()) };
+    let is_state = real(state).is_some_and(|state| state == kept);
+    let instead = match is_state {
+        true => "keep the state elsewhere with --state DIR",
+        false => "set XDG_RUNTIME_DIR to a folder elsewhere",
+    };
+    Err(Exposed { kept: kept.to_owned(), root, instead })
 }
 
 #[cfg(test)]
@@ -105,8 +126,10 @@ mod tests {
             let names: Vec<&str> = toolbox.names().map(|name| &**name).collect();
             config::policies::load_for(&config.defaults.policy, &names).expect("a policy")
         };
-        let workspaces = workspaces.iter().map(Path::new);
-        let checked = check_exposed(&config, (&toolbox, &policy), people, Path::new(state), workspaces);
+        let state = Path::new(state);
+        let checked = relied_upon(&config, (&toolbox, &policy), people, state).and_then(|kept| {
+            workspaces.iter().try_for_each(|workspace| check(&kept, state, Path::new(workspace)))
+        });
         checked.err().map(|error| error.to_string())
     }
 
@@ -117,15 +140,22 @@ mod tests {
         {
             return;
         }
-        const TRUSTED: &str = "[defaults]\npolicy = \"trusted\"";
+        let folder = tempfile::tempdir().expect("a folder");
+        let rules = folder.path().join("rules.toml");
+        let text = "name = \"some\"\n\n[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
+        std::fs::write(&rules, text).expect("written");
+        let some = &format!("[defaults]\npolicy = {:?}", rules.display().to_string());
         let asked = |text: &str, state: &str| checked(text, People::Asked, state, &["/proc", "/none/ws"]);
-        let told = asked(TRUSTED, "/none/ws/out.state").expect("exposed");
+        let told = asked(some, "/none/ws/out.state").expect("exposed");
         assert!(told.starts_with("/none/ws/out.state: ") && told.contains("--state DIR"), "{told}");
-        assert_eq!(asked(TRUSTED, "/none/out.state"), None);
-        let roots = format!("{TRUSTED}\n[confine]\nwrite_roots = [\"/none\"]");
+        assert_eq!(asked(some, "/none/out.state"), None);
+        assert!(asked(some, "/dev/shm/out.state").is_some());
+        assert!(checked(some, People::Asked, "/none/st", &["/none/st/answers"]).is_some());
+        assert_eq!(checked(some, People::Asked, "/none/st", &["/none/st/work/run"]), None);
+        let roots = format!("{some}\n[confine]\nwrite_roots = [\"/none\"]");
         assert!(asked(&roots, "/none/out.state").is_some());
-        assert_eq!(checked(TRUSTED, People::Absent, "/none/ws/out.state", &["/none/ws"]), None);
-        for policy in ["careful", "read-only"] {
+        assert_eq!(checked(some, People::Absent, "/none/ws/out.state", &["/none/ws"]), None);
+        for policy in ["careful", "read-only", "trusted"] {
             let text = format!("[defaults]\npolicy = \"{policy}\"");
             assert_eq!(asked(&text, "/none/ws/out.state"), None, "{policy}");
         }

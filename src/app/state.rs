@@ -35,6 +35,8 @@ pub struct State {
     pub folder: Option<StateFolder>,
     /// Where the results go that are derived from it, if they go to a file.
     pub results: Option<PathBuf>,
+    /// The file whose tasks it is of, if there is one.
+    pub input: Option<PathBuf>,
     sqlite: Option<Arc<SqliteStore>>,
     /// What `folder` lies in if it is to go with this.
     passing: Option<TempDir>,
@@ -82,6 +84,7 @@ impl State {
             store: Arc::new(MemoryStore::default()),
             folder: None,
             results: None,
+            input: None,
             sqlite: None,
             passing: None,
             aside: passing_aside(),
@@ -131,6 +134,7 @@ impl State {
             store: store.clone(),
             folder: Some(folder),
             results: None,
+            input: None,
             sqlite: Some(store),
             passing: None,
             aside,
@@ -151,6 +155,7 @@ impl State {
             store: store.clone(),
             folder: Some(folder),
             results: None,
+            input: None,
             sqlite: Some(store),
             passing: None,
             aside,
@@ -166,7 +171,9 @@ impl State {
 
     /// Where outputs go that are too long for the log.
     pub fn spill_root(&self) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.path().join("spill"))
+        // Its real path, since no link is followed on the way when it is written to.
+        let folder = self.folder.as_ref()?.path();
+        Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join("spill"))
     }
 
     /// Writes what was handed over and closes the log.
@@ -220,7 +227,8 @@ fn passing_aside() -> PathBuf {
 
 /// Makes the log's file if there is none: SQLite would make it as the umask says. Its other files have the mode of this one.
 fn make_private(log: &Path) -> Result<(), FolderError> {
-    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
+    let made =
+        OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(log);
     let failed = |source| FolderError::Io { path: log.to_owned(), action: "write to it", source };
     made.map(drop).map_err(failed)
 }

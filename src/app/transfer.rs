@@ -1,6 +1,7 @@
 //! Runs as files: the whole log of each, to be kept or taken to another folder.
 //!
-//! A run is a line that says what it is, its events, and a line that seals them: one that is missing or changed is noticed. A
+//! A run is a line that says what it is, its events, and a line that seals them: one that is missing or changed by accident is
+//! noticed. Whoever can write the file can write the seal too, so nothing is done because the file says that it was allowed. A
 //! run that has not ended does not go on by itself where it is taken to: it is held until somebody resumes it.
 
 use std::io::{self, BufRead, Write};
@@ -219,12 +220,12 @@ fn text(fact: &Fact) -> Option<String> {
 }
 
 /// Leaves a run to whoever resumes it. What was at work on it is at work elsewhere, or no more: its commands are none of
-/// this log's, and what was to end ends here too.
+/// this log's, calls that have no result are not made here, and what was to end ends here too.
 fn hold(run: &mut Run, now: Timestamp) -> Vec<Fact> {
-    let restart = Input::Restart { cause: RestartCause::Process, error: None };
-    let was_at_work = run.started_at().is_some() && run.parked().is_none();
+    let restart = Input::Restart { cause: RestartCause::Import, error: None };
+    let had_begun = run.started_at().is_some();
     // Told to stop first: where it was did not die of it.
-    let stop = [Input::Interrupt, restart, Input::Interrupt].into_iter().filter(|_| was_at_work);
+    let stop = [Input::Interrupt, restart, Input::Interrupt].into_iter().filter(|_| had_begun);
     let mut facts = Vec::new();
     for input in stop.chain([Input::Pause]) {
         // One that has ended takes nothing more, and one that is paused is not paused twice.

@@ -242,7 +242,9 @@ pub(crate) async fn main(args: BatchArgs, mut context: Context) -> anyhow::Resul
     let tell = if args.json { say_json } else { say };
     let stopper = Stopper::default();
     let signals = Signals::watch(stopper.clone(), context.screen.clone(), tell)?;
-    let journal = Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
+    let mut journal =
+        Journal::open(folder.as_deref(), out.as_deref(), context.config.store.durability).await?;
+    journal.state.input = (args.input != Path::new("-")).then(|| args.input.clone());
     let total = chosen.len();
     let stopped = stopper.clone();
     let batch = tokio::select! {

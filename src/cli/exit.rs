@@ -68,7 +68,8 @@ impl Exit {
             return match batch {
                 BatchError::Misfit { .. }
                 | BatchError::OtherBatch { .. }
-                | BatchError::OutWithoutJournal { .. } => Self::Misfit,
+                | BatchError::OutWithoutJournal { .. }
+                | BatchError::OutLeadsElsewhere { .. } => Self::Misfit,
                 BatchError::State(state) => Self::of_state(state),
                 BatchError::Start(_) | BatchError::OutPlace { .. } => Self::Usage,
                 BatchError::Store(_) | BatchError::Out { .. } => Self::NotDone,

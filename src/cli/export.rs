@@ -47,10 +47,12 @@ EXIT CODES
 
 pub(super) const IMPORT: &str = "Put the runs of an exported file into a state folder
 
-The file is checked whole before anything is written: one that was changed or cut short is refused. A run that is there already \
-stays as it is, if it is the same; one that is there in part is completed. One that has not ended is held: a daemon over the \
-folder goes on with it once it is resumed, where the log leaves it. What was at work on it elsewhere stays at work there. \
-Nobody else may work in the folder meanwhile.";
+The file is checked whole before anything is written: one that was damaged or cut short is refused. It is not authenticated: \
+whoever can write it can make it say anything, so import files of people whom you trust. A run that is there already stays as it \
+is, if it is the same; one that is there in part is completed. One that has not ended is held: a daemon over the folder goes on \
+with it once it is resumed. Its calls that have no result are not made, and what was approved beforehand is asked about again: \
+the policy and the people of here decide. What was at work on it elsewhere stays at work there. Nobody else may work in the \
+folder meanwhile.";
 
 pub(super) const IMPORT_AFTER: &str = "EXAMPLES
   herder import task-17.jsonl --state ~/archive

@@ -199,6 +199,7 @@ pub(super) fn describe(event: &Event) -> (Tone, String) {
             let cause = match restart.cause {
                 RestartCause::Process => "the process had ended",
                 RestartCause::Actor => "its actor had died",
+                RestartCause::Import => "it was taken here from a file",
             };
             let error =
                 restart.error.as_ref().map_or_else(String::new, |error| format!(": {}", quote(error)));

@@ -147,10 +147,6 @@ pub(crate) async fn main(args: RunArgs, mut context: Context) -> anyhow::Result<
         Herder::check_prices(&context.config, [&*spec.model])?;
     }
     let folder = context.state_folder()?;
-    if args.asks.park {
-        let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
-        Herder::check_answers(&context.config, People::Asked, &folder, workspace)?;
-    }
     let RunArgs { json, quiet, asks: AskArgs { park, .. }, .. } = args;
     let asks = Asks::of(Shown { json, quiet }, park, &context.config);
     work(spec, &folder, Shown { json, quiet }, asks, &context).await
@@ -164,6 +160,8 @@ pub(super) async fn work(
     asks: Asks,
     context: &Context,
 ) -> anyhow::Result<Exit> {
+    let workspace = spec.isolate.is_none().then(|| Path::new(&*spec.workspace));
+    Herder::check_answers(&context.config, asks.people(), folder, workspace)?;
     let state = match State::to_write(folder, context.config.store.durability) {
         Err(error) => return Err(taken(error, context).await),
         Ok(state) => state,

@@ -70,6 +70,9 @@ pub struct Config {
     /// What the process was started with; holds keys, so it is never shown.
     #[serde(skip)]
     environment: Environment,
+    /// The files that it is read from, there or not.
+    #[serde(skip)]
+    files: Vec<PathBuf>,
 }
 
 /// Where to look for configuration.
@@ -83,6 +86,14 @@ pub struct Sources {
     pub environment: Environment,
     /// What flags say.
     pub flags: Vec<Flag>,
+}
+
+impl Sources {
+    /// The files that they name, there or not.
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let models = self.user_file.as_ref().map(|path| path.with_file_name("models.toml"));
+        [self.user_file.clone(), models, self.file.clone()].into_iter().flatten()
+    }
 }
 
 /// A flag that stands for a key.
@@ -148,6 +159,13 @@ impl Config {
     /// Whether what all work costs is limited, whatever tasks and batches say.
     pub fn limits_costs(&self) -> bool {
         self.supervisor.max_cost_usd.is_some() || !self.budget.is_empty()
+    }
+
+    /// What it and its policy are read from, again when herder is started again. Some may not be there yet.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let policy = &self.defaults.policy;
+        let policy = policies::builtin(policy).is_none().then(|| PathBuf::from(policy));
+        self.files.iter().cloned().chain(policy)
     }
 }
 
@@ -222,6 +240,7 @@ pub fn merge(sources: &Sources, files: &Files) -> Result<(Config, Effective), Co
     }
     config.catalogue = Catalogue::read(files.models.as_ref())?;
     config.environment = sources.environment.clone();
+    config.files = sources.files().collect();
     config.check(&layers)?;
     Ok((config, Effective::of(&layers)))
 }

@@ -229,7 +229,6 @@ pub struct QueuedInput {
 /// See [`Event::InputClaimed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputClaimed {
-    /// Which one.
     pub input: u32,
 }
 
@@ -294,12 +293,13 @@ pub enum RestartCause {
     Process,
     /// The run's actor had died.
     Actor,
+    /// It was taken here from a file, whose word that calls were allowed is not taken for it.
+    Import,
 }
 
 /// See [`Event::Restart`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Why.
     pub cause: RestartCause,
     /// What the dead actor said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

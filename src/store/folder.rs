@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::domain::id::RunId;
 
@@ -36,6 +36,11 @@ pub enum FolderError {
     /// Its format file says something that no version wrote.
     #[error("{path}: the file `format` is damaged; `herder doctor {path} --repair` writes it anew")]
     Damaged { path: PathBuf },
+    /// Something in it leads elsewhere, or is not what it should be: what is written there would go to somebody else's files.
+    #[error(
+        "{path}: its {name:?} is {what}, which herder does not write to; look where it leads, and remove it"
+    )]
+    Odd { path: PathBuf, name: &'static str, what: &'static str },
     /// The file system refused.
     #[error("{path}: cannot {action}; check that the folder exists and is yours")]
     Io {
@@ -84,6 +89,7 @@ impl StateFolder {
         if format(path)?.is_none() && holds_foreign(path).map_err(failed("read the folder"))? {
             return Err(FolderError::Foreign { path: path.to_owned() });
         }
+        check_own(path)?;
         let lock = lock(path)?;
         if format(path)?.is_none() {
             write_format(path).map_err(failed("write to the folder"))?;
@@ -117,6 +123,7 @@ impl StateFolder {
         if is_damaged && !path.join("log.db").exists() {
             return Err(FolderError::Missing { path: path.to_owned() });
         }
+        check_own(path)?;
         let lock = lock(path)?;
         if is_damaged {
             match std::fs::rename(path.join("format"), path.join(format!("format.{aside}"))) {
@@ -190,6 +197,38 @@ fn format(folder: &Path) -> Result<Option<()>, FolderError> {
     }
 }
 
+/// Files that are written to by their names, and folders in which files are made.
+const FILES: [&str; 8] =
+    ["format", "lock", "log.db", "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
+const FOLDERS: [&str; 5] = ["spill", "batches", "answers", "patches", "work"];
+
+/// Whether what herder writes to in the folder is there itself: commands may be able to write to the folder, and a link that one
+/// of them put there would have herder write where they may not.
+fn check_own(path: &Path) -> Result<(), FolderError> {
+    let files = FILES.map(|name| (name, true));
+    for (name, is_file) in files.into_iter().chain(FOLDERS.map(|name| (name, false))) {
+        let facts = match std::fs::symlink_metadata(path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => {
+                return Err(FolderError::Io {
+                    path: path.to_owned(),
+                    action: "look at what is in it",
+                    source,
+                });
+            }
+            Ok(facts) => facts,
+        };
+        let what = match (facts.is_symlink(), is_file) {
+            (true, _) => "a link",
+            (false, true) if !facts.is_file() => "no regular file",
+            (false, false) if !facts.is_dir() => "no folder",
+            (false, true | false) => continue,
+        };
+        return Err(FolderError::Odd { path: path.to_owned(), name, what });
+    }
+    Ok(())
+}
+
 /// Whether anything lies in the folder but what is there before its format is written.
 fn holds_foreign(folder: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
@@ -209,6 +248,7 @@ fn lock(folder: &Path) -> Result<File, FolderError> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(folder.join("lock"))
         .map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -327,6 +367,19 @@ mod tests {
         assert_eq!(std::fs::read_to_string(at("format.old")).unwrap(), "herder st\u{fffd}");
         assert!(!StateFolder::open_to_mend(dir.path(), "old").unwrap().1);
         assert!(StateFolder::open_for_writing(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_folder_in_which_something_leads_elsewhere_is_not_written_to() {
+        for name in ["lock", "log.db-wal", "spill"] {
+            let (dir, outside) = (temp(), temp());
+            drop(StateFolder::open_for_writing(dir.path()).unwrap());
+            let _ = std::fs::remove_file(dir.path().join(name));
+            std::os::unix::fs::symlink(outside.path().join("file"), dir.path().join(name)).unwrap();
+            let told = StateFolder::open_for_writing(dir.path()).unwrap_err().to_string();
+            assert!(told.contains(&format!("its {name:?} is a link")), "{told}");
+            assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod ending;
 pub use bounds::{Bounds, Exposure, FileBounds, Reach};
 
 /// Names the run in the environment of its programs.
-const RUN_ID: &str = "HERDER_RUN_ID";
+const RUN_ID: &str = process::MARK;
 
 /// Ends what programs of a run have left running whose herder is gone. Gives what could not be ended. Blocks.
 pub fn end_remains(run: RunId, leaders: &[CommandGroup]) -> Vec<u32> {

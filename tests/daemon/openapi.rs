@@ -39,6 +39,9 @@ impl Daemon {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let place = named(&folder.path().join("s"));
+        std::fs::create_dir_all(folder.path().join(".config/herder")).unwrap();
+        let config = folder.path().join(".config/herder/config.toml");
+        std::fs::write(config, "[daemon]\ntcp_role = \"operator\"\n").unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_herder"))
             .args(["serve", "--listen", "127.0.0.1:0", "--socket"])
             .arg(place.path())

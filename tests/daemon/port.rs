@@ -65,10 +65,10 @@ async fn the_token_opens_the_port_and_nothing_else_does() {
 }
 
 #[tokio::test]
-async fn the_token_lets_nobody_answer_for_calls_unless_that_is_said() {
+async fn the_token_lets_nobody_change_anything_or_answer_for_calls_unless_that_is_said() {
     for (access, role) in [
-        (Access::own(), "Operator"),
-        (Access { tcp: Role::Viewer, ..Access::own() }, "Viewer"),
+        (Access::own(), "Viewer"),
+        (Access { tcp: Role::Operator, ..Access::own() }, "Operator"),
         (Access { tcp: Role::Approver, ..Access::own() }, "Approver"),
     ] {
         let port = Port::open_as("127.0.0.1:0", access);

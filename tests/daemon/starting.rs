@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use herder::daemon::wire::Code;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -146,6 +147,14 @@ async fn a_port_is_opened_by_the_token_in_a_new_state_folder() {
     let client = herder::daemon::client::Client::new(place).unwrap();
     let status: Value = client.get(&crate::process::route("v1/status")).await.unwrap();
     assert_eq!(status["pid"], daemon.pid());
+    let task = says(&house, "one", 0).to_string();
+    let submitted: Result<Value, _> =
+        client.submit(&crate::process::route("v1/runs"), "application/json", task, None).await;
+    assert_eq!(
+        submitted.unwrap_err().code(),
+        Some(Code::Forbidden),
+        "a command that a model runs can read the token"
+    );
     daemon.stop().await;
 }
 

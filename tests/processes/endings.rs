@@ -39,6 +39,17 @@ async fn a_signal_is_named() {
 }
 
 #[tokio::test]
+async fn what_killed_its_guard_and_left_its_session_is_ended_all_the_same() {
+    let scene = Scene::new();
+    let mut spec = scene.bash(
+        "setsid sh -c 'touch out; exec sleep 600' & until [ -e out ]; do sleep 0.01; done; kill -9 $PPID; sleep 600",
+    );
+    spec.env.push(("HERDER_RUN_ID".into(), scene.mark().into()));
+    assert_eq!(scene.run(spec).await.end, End::GuardLost);
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
 async fn there_is_no_terminal_to_ask_on_even_if_herder_has_one() {
     let scene = Scene::new();
     let mut parent = std::process::Command::new(std::env::current_exe().unwrap());

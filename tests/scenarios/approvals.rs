@@ -337,7 +337,9 @@ fn people_are_not_asked_where_commands_that_run_unasked_could_answer() {
         "in.jsonl",
         json!({"id": "a", "task": "t", "script": [{"text": "x"}], "workspace": "."}).to_string(),
     );
-    let batch = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "--park"];
+    let rules = "name = \"some\"\n\n[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n\n[[rule]]\ndecision = \"ask\"\n";
+    place.write("rules.toml", rules);
+    let batch = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "rules.toml", "--park"];
     let told = place.herder(&batch).expect(2).err;
     assert!(told.contains("keep the state elsewhere with --state DIR"), "{told}");
     assert!(!place.path(STATE).exists(), "nothing ran");

@@ -35,6 +35,7 @@ mod metrics;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support/mod.rs"]
 mod model;
+mod planted;
 mod policy;
 mod provider;
 mod prune;

@@ -145,7 +145,8 @@ pub(super) fn spawn(
     let me = me.clone();
     let store = actor.services.store.clone();
     let span = span::model_request(&asking.model.name, turn);
-    let work = async move {
+    // Boxed: it is large, and would be moved at every step of its way to where it runs.
+    let work = Box::pin(async move {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -171,9 +172,7 @@ pub(super) fn spawn(
         if let Some(rest) = rest.as_mut().filter(|_| !over) {
             let _ = tokio::time::timeout(REST.1, rest.next()).await;
         }
-    };
-    // It is large, and would be moved at every step of its way to where it runs.
-    let work = Box::pin(work);
+    });
     // Whoever cancels does not want to know; a provider that does not heed it is dropped.
     tokio::spawn(async move { cancel.run_until_cancelled_owned(work).await }.instrument(span));
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{BatchError, Options, history::History};
+use super::{BatchError, Options, history::History, place::OutPlace};
 use crate::{
     app::{
         input::InputTask,
@@ -22,8 +22,19 @@ pub struct Journal {
     pub batch: BatchId,
     /// What is of record of it, as of the opening of the journal.
     pub(super) history: History,
+    /// Where the results go, without links.
+    pub(super) out: Option<PathBuf>,
+    /// What is kept of record of that: of its first start.
+    place: Option<OutPlace>,
     name: String,
     is_new: bool,
+}
+
+/// What is read again of the options of record.
+#[derive(serde::Deserialize)]
+struct Kept {
+    #[serde(default)]
+    out: Option<OutPlace>,
 }
 
 /// Where a batch's journal lies by itself: OUT's full name plus `.state`.
@@ -134,8 +145,13 @@ impl Journal {
         if let (true, Some(folder)) = (is_new, folder) {
             check_out_is_empty(folder, out)?;
         }
+        let first = batches.first().and_then(|one| serde_json::from_str::<Kept>(&one.options).ok()?.out);
+        let (at, now) = out.map(OutPlace::of).unzip();
+        if let (false, Some(out), Some(now)) = (is_new, out, &now) {
+            now.check(out, first.as_ref())?;
+        }
         let history = History::read(&*state.store, batch).await?;
-        Ok(Self { state, batch, name, is_new, history })
+        Ok(Self { state, batch, name, is_new, history, out: at, place: first.or(now) })
     }
 
     /// Compares the input with what is of record.
@@ -169,8 +185,10 @@ impl Journal {
             id: self.batch,
             name: options.name.clone(),
             created_at: clock.now(),
-            options: serde_json::json!({ "retries": options.retries, "keep_order": options.keep_order })
-                .to_string(),
+            options: serde_json::json!({
+                "retries": options.retries, "keep_order": options.keep_order, "out": self.place,
+            })
+            .to_string(),
         };
         let ticket = store.record_batch(record, changed)?;
         store.durable(ticket).await?;

@@ -20,6 +20,7 @@ mod drive;
 mod history;
 mod journal;
 mod line;
+mod place;
 mod rebuild;
 mod results;
 mod stopper;
@@ -120,6 +121,10 @@ pub enum BatchError {
         "{out}: has content but no journal beside it ({journal}); move it away, name another OUT, or give --daemon if that is how it came to be"
     )]
     OutWithoutJournal { out: String, journal: String },
+    #[error(
+        "{out}: leads to {real} now, which it did not when the batch was started; if the results are to go there, name that file itself"
+    )]
+    OutLeadsElsewhere { out: String, real: String },
     #[error(transparent)]
     Start(#[from] super::herder::StartError),
     #[error(transparent)]

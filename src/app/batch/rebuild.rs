@@ -41,7 +41,7 @@ pub(super) async fn rebuild(
             result_line(store, task, latest.run, latest.attempt, &end, change, options.with_messages).await?;
         lines.push((*place, line));
     }
-    match (&options.out, options.keep_order) {
+    match (&journal.out, options.keep_order) {
         (Some(out), false) => {
             Ok(Results::to_file(out, lines.into_iter().map(|(_, line)| line))?.until(stopper.clone()))
         }

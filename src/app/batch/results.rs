@@ -73,18 +73,22 @@ impl Results {
         Self { to, early: None, next: 0, order: Arc::default(), stopper }
     }
 
-    /// To a file that is made anew from `lines`, which are already of record, and put in its place as a whole.
+    /// To a file that is made anew from `lines`, which are already of record, and put in its place as a whole. What stands in
+    /// its place is replaced, whatever it is, and nothing else is written to.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn to_file(path: &Path, lines: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, BatchError> {
         let failed = |source| BatchError::Out { out: path.display().to_string(), source };
-        // A link stays one, and what it leads to is replaced.
-        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let fresh = PathBuf::from(name);
-        let mut file = File::create(&fresh).map_err(failed)?;
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        // A link that is put there meanwhile is not followed.
+        let mut file = File::create_new(&fresh).map_err(failed)?;
         let mut writer = io::BufWriter::new(&mut file);
         for line in lines {
             writer.write_all(&line).map_err(failed)?;
@@ -240,6 +244,19 @@ mod tests {
         assert!(tokio::time::timeout(hour, &mut write).await.is_err());
         stopper.stop();
         assert!(matches!(write.await, Err(BatchError::Out { .. })));
+    }
+
+    #[test]
+    fn a_link_that_lies_where_the_results_are_made_leads_nowhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("precious"), "kept").expect("written");
+        for name in ["out", "out.new"] {
+            std::os::unix::fs::symlink(at("precious"), at(name)).expect("linked");
+        }
+        drop(Results::to_file(&at("out"), [b"{}\n".to_vec()]).expect("made"));
+        let read = |name| std::fs::read_to_string(at(name)).expect("text");
+        assert_eq!((read("precious").as_str(), read("out").as_str()), ("kept", "{}\n"));
     }
 
     #[tokio::test]

@@ -112,10 +112,14 @@ impl Lines {
     /// Reads and checks an input, which must be the one of this digest.
     pub(super) fn read(path: &Path, digest: &str, book: Book) -> Result<Self, ReadError> {
         Self::open(path, digest, book, |input, book, lines| {
-            let (mut told, mut checked) = (Vec::new(), BTreeSet::new());
+            let (mut told, mut checked, mut apart) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
             book.lend(|rules| {
                 read_each(input, &Source::Submission, rules, |task, span| {
                     let InputTask { line: number, id, hash, spec } = task;
+                    if spec.isolate.is_none() && apart.insert(spec.workspace.clone()) {
+                        let checked = book.services.workspaces.check_apart(Path::new(&*spec.workspace));
+                        told.extend(checked.err().map(|what| format!("line {number}: workspace: {what}")));
+                    }
                     let is_limited = book.is_limited || spec.limits.max_cost_usd.is_some();
                     if is_limited && checked.insert(spec.model.clone()) {
                         let what = check_price(&book.services.models, &spec.model);

@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::{latest, shown::Shown, stopping::Stopping};
+use super::{latest, real, shown::Shown, stopping::Stopping};
 use crate::{
     app::batch::Results,
     cli::{
@@ -177,9 +177,9 @@ impl Attached {
             lines.iter().map(|(place, _)| *place).chain(self.chosen.iter().copied()).collect();
         let (results, rest) = match (&self.batch.out, self.batch.keep_order) {
             (Some(out), false) => {
-                (Results::to_file(out, lines.into_iter().map(|(_, line)| line))?, Vec::new())
+                (Results::to_file(&real(out), lines.into_iter().map(|(_, line)| line))?, Vec::new())
             }
-            (Some(out), true) => (Results::to_file(out, [])?, lines),
+            (Some(out), true) => (Results::to_file(&real(out), [])?, lines),
             (None, _) => (stdout()?, lines),
         };
         let mut results =

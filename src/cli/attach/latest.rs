@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::follow::ResultHead;
+use super::{follow::ResultHead, real};
 use crate::app::batch::Results;
 
 /// Makes `out` anew from the last line of each task in it. With `in_order` they have the order of `places`, else that of
@@ -28,6 +28,6 @@ pub(super) fn keep(out: &Path, places: &BTreeMap<Arc<str>, usize>, in_order: boo
     }
     let mut lines: Vec<_> = latest.into_values().collect();
     lines.sort_unstable_by_key(|(at, _)| *at);
-    Results::to_file(out, lines.into_iter().map(|(_, line)| line))?;
+    Results::to_file(&real(out), lines.into_iter().map(|(_, line)| line))?;
     Ok(())
 }

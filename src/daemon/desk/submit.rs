@@ -1,6 +1,6 @@
 //! Taking single tasks on, and giving them another attempt.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use axum::body::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -130,6 +130,10 @@ impl Desk {
             let tool = |name: &str| input::known_tool(&services.toolbox, name);
             let rules = Rules { defaults: &config.defaults, model: &model, tool: &tool };
             let spec = input::one(&text, rules)?;
+            if spec.isolate.is_none() {
+                let apart = services.workspaces.check_apart(Path::new(&*spec.workspace));
+                apart.map_err(|error| ApiError::new(Code::InvalidInput, format!("workspace: {error}")))?;
+            }
             add_model(&config, &spec.model).map_err(|error| invalid(&error))?;
             if config.limits_costs() || spec.limits.max_cost_usd.is_some() {
                 check_price(&services.models, &spec.model).map_err(unpriced)?;

@@ -52,13 +52,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Lets in the user that this process runs as, and root; over TCP nobody answers what a run asks leave for.
+    /// Lets in the user that this process runs as, and root; over TCP nobody changes anything.
     pub fn own() -> Self {
         Self {
             owner: rustix::process::geteuid().as_raw(),
             roles: BTreeMap::new(),
             group_default: None,
-            tcp: Role::Operator,
+            tcp: Role::Viewer,
         }
     }
 

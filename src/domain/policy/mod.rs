@@ -156,6 +156,12 @@ impl Policy {
         best
     }
 
+    /// Whether a call of this tool could be left to people: by a rule, or because one may or may not fit.
+    pub fn could_ask(&self, tool: &str, effect: EffectClass) -> bool {
+        let first = self.rules.iter().find(|rule| rule.covers(tool, effect));
+        first.is_some_and(|rule| rule.decision == Verdict::Ask || !rule.fits_any_call())
+    }
+
     /// The tools that rules name beside the `known` ones: each is a rule that would silently do nothing.
     pub fn unknown_tools(&self, known: &[&str]) -> Vec<UnknownTool> {
         let named = self.rules.iter().zip(1..).flat_map(|(rule, number)| {

@@ -45,9 +45,12 @@ impl Run {
         })
     }
 
-    /// What is approved beforehand.
+    /// What is approved beforehand: by people of here, who may not be those of the log that it was taken from.
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.approvals.iter().filter_map(|approval| approval.answered.as_ref()?.grant.as_ref())
+        self.approvals
+            .iter()
+            .skip(self.foreign_approvals)
+            .filter_map(|approval| approval.answered.as_ref()?.grant.as_ref())
     }
 
     /// Whether all that is left to do in it waits for people to decide.

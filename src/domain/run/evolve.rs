@@ -111,7 +111,10 @@ impl Run {
                 self.activity.stop(at);
                 self.activity.leave_out(interrupted.waited_us);
             }
-            Event::Restart(_) => {
+            Event::Restart(restart) => {
+                if restart.cause == RestartCause::Import {
+                    self.foreign_approvals = self.approvals.len();
+                }
                 self.activity.stop(self.alive_at);
                 self.idle_restarts.push(at);
                 self.doubt();
@@ -159,8 +162,7 @@ impl Run {
         if !fact.event.is_sign_of_life() {
             return;
         }
-        let was_down =
-            matches!(&fact.event, Event::Restart(restart) if restart.cause == RestartCause::Process);
+        let was_down = matches!(&fact.event, Event::Restart(restart) if restart.cause != RestartCause::Actor);
         if matches!(fact.event, Event::TurnEnd(_)) {
             self.crashes = 0;
         }

@@ -56,6 +56,8 @@ pub struct Run {
     call_ids: BTreeSet<CallId>,
     /// What people were asked, in order: the first is number 1.
     approvals: Vec<Approval>,
+    /// How many of them, the first ones, were asked for and answered before the run was taken here from a file.
+    foreign_approvals: usize,
     inputs: VecDeque<QueuedInput>,
     inputs_seen: u32,
     input_keys: BTreeSet<Arc<str>>,
@@ -139,6 +141,7 @@ impl Run {
             history_bytes: 0,
             call_ids: BTreeSet::new(),
             approvals: Vec::new(),
+            foreign_approvals: 0,
             inputs: VecDeque::new(),
             inputs_seen: 0,
             input_keys: BTreeSet::new(),

@@ -101,6 +101,9 @@ impl View<'_> {
         let fresh = to.with_extension("patch.new");
         let mut output = std::ffi::OsString::from("--output=");
         output.push(&fresh);
+        // Git would write through a link.
+        let place = fresh.clone();
+        blocking(move || meta::remove_if_there(&place).map_err(IsolateError::io("remove", place))).await?;
         let form = ["diff", "--cached", "--binary", "--full-index", "--find-renames", "--unified=3"];
         let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
         let call = plain.iter().fold(self.call(&form), Call::arg).arg(output).arg(base);
@@ -116,10 +119,7 @@ impl View<'_> {
                 }
                 fs::remove_file(&fresh)?;
                 // One of an earlier try, which there is no reason for any more.
-                match fs::remove_file(&to) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    Ok(()) | Err(_) => {}
-                }
+                meta::remove_if_there(&to)?;
                 Ok(0)
             };
             put().map_err(IsolateError::io("write", &to))

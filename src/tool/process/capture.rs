@@ -5,10 +5,15 @@
 //! ([`Capture::touches_disk`]). Does not know where the bytes come from.
 
 use std::{
-    fs::{self, DirBuilder, File},
+    fs::File,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat},
+    io::Errno,
 };
 
 use crate::tool::output::{HeadTail, Limits, Omitted};
@@ -17,7 +22,8 @@ use crate::tool::output::{HeadTail, Limits, Omitted};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
     pub shown: Limits,
-    /// The file for output that is not shown whole. Made when there is such output, replacing what was there.
+    /// The file for output that is not shown whole. Made when there is such output, replacing what was there. No link is
+    /// followed on the way: the path is a real one.
     pub spill: Option<PathBuf>,
     pub spill_bytes: u64,
 }
@@ -149,14 +155,34 @@ impl Capture {
 
 /// Creates a file that only its owner can read, even if one that others can read was there.
 fn create_private(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let folder = real_folder(parent)?;
+    match unlinkat(&folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(&folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+/// Opens a folder to which no link leads, and makes what is missing on the way. Commands may be able to put links there.
+fn real_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?),
     }
-    File::options().write(true).create_new(true).mode(0o600).open(path)
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let parent = real_folder(parent)?;
+    match mkdirat(&parent, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io, thread,
-    time::Duration,
+    fs, io,
 };
 
-use super::GUARD_WORD;
+use super::{GUARD_WORD, MARK};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// What is known of a process.
@@ -32,9 +31,17 @@ impl Process {
 }
 
 /// Whether a process came of a command that some herder runs, however often it forked since: its guard is among its
-/// ancestors, as long as it lives. Nothing, if the process is not to be found.
+/// ancestors, as long as it lives; and it can gain no rights, though this process can, or has the mark of a run that this
+/// process does not come of. Nothing, if the process is not to be found.
+///
+/// The first two cannot be shaken off. Where this process can gain no rights either, one that has killed its guard and cleared
+/// its environment is not told from others.
 pub fn is_of_a_command(pid: i32) -> Option<bool> {
-    let mut process = Process::look_up(pid).ok()?;
+    let (own, mut process) = (std::process::id().cast_signed(), Process::look_up(pid).ok()?);
+    let is_kept_down = can_gain_rights(pid) == Some(false) && can_gain_rights(own) == Some(true);
+    if is_kept_down || mark_of(pid).is_some_and(|mark| mark_of(own) != Some(mark)) {
+        return Some(true);
+    }
     while process.parent > 1 {
         if is_guard(process.pid) {
             return Some(true);
@@ -42,6 +49,22 @@ pub fn is_of_a_command(pid: i32) -> Option<bool> {
         process = Process::look_up(process.parent).ok()?;
     }
     Some(is_guard(process.pid))
+}
+
+/// Whether a process could gain rights by running a program; no command can, nor what it starts.
+fn can_gain_rights(pid: i32) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let flag = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"))?;
+    Some(flag.trim() == "0")
+}
+
+/// The run that a process was started for, as its environment says.
+fn mark_of(pid: i32) -> Option<Vec<u8>> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables
+        .find_map(|variable| variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
+        .map(<[u8]>::to_vec)
 }
 
 pub(super) fn is_guard(pid: i32) -> bool {
@@ -95,23 +118,6 @@ pub(super) fn signal_all(processes: &[Process], signal: Signal, own_group: Pid) 
     }
 }
 
-/// Kills what is left of a session whose leader is gone. Blocks, for a second at the most.
-pub(super) fn kill_session(leader: i32) {
-    const ROUNDS: u32 = 100;
-    const PAUSE: Duration = Duration::from_millis(10);
-    for _ in 0..ROUNDS {
-        let members: Vec<Process> =
-            all_processes().filter(|process| process.session == leader && !process.ended).collect();
-        if members.is_empty() {
-            return;
-        }
-        for pid in members.iter().filter_map(|member| Pid::from_raw(member.pid)) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        thread::sleep(PAUSE);
-    }
-}
-
 pub(super) fn all_processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -151,6 +157,32 @@ mod tests {
     fn a_cut_off_line_is_no_process() {
         assert_eq!(parse_stat(b"42 (sh) S 7 40"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn what_has_the_mark_of_a_run_or_can_gain_no_rights_is_a_commands_without_any_guard() {
+        let sleeping = |mark: Option<&str>| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("600").env_remove(MARK).envs(mark.map(|mark| (MARK, mark))).spawn().unwrap()
+        };
+        let is_of_a_command = |mut child: std::process::Child| {
+            let told = super::is_of_a_command(child.id().cast_signed());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            told
+        };
+        if std::env::var_os(MARK).is_some() || can_gain_rights(std::process::id().cast_signed()) != Some(true)
+        {
+            return;
+        }
+        assert_eq!(is_of_a_command(sleeping(None)), Some(false));
+        assert_eq!(is_of_a_command(sleeping(Some("a-run"))), Some(true));
+        // Of a thread; what it starts has it, too.
+        let kept_down = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            sleeping(None)
+        });
+        assert_eq!(is_of_a_command(kept_down.join().unwrap()), Some(true));
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub use self::{
 /// First argument of a guard.
 const GUARD_WORD: &str = "__guard";
 
+/// The variable by which what a command started is known when its guard is gone: it names the command's run.
+pub const MARK: &str = "HERDER_RUN_ID";
+
 /// Does the work of a process that this program started itself, if this is one. `main` asks before anything else.
 pub fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();

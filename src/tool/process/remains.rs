@@ -54,6 +54,44 @@ pub fn is_one_abandoned(mark: &str) -> bool {
     all_processes().any(|process| !process.ended && is_one(&process))
 }
 
+/// Kills what is left of a command whose guard is gone: the session that it led, and what has `mark` in its environment and
+/// no guard above it. Blocks, for a second at the most.
+pub(super) fn kill_unguarded(leader: i32, mark: Option<&str>) {
+    const ROUNDS: u32 = 100;
+    for _ in 0..ROUNDS {
+        let all: Vec<Process> = all_processes().filter(|process| !process.ended).collect();
+        let (own, known) = (ancestry(&all), by_number(&all));
+        let mark = mark.filter(|mark| !own.iter().any(|pid| has(*pid, mark)));
+        let is_marked = |process: &Process| mark.is_some_and(|mark| has(process.pid, mark));
+        let is_left = |process: &&Process| {
+            process.session == leader || is_marked(process) && !is_guarded(process, &known, &own)
+        };
+        let left: Vec<&Process> = all.iter().filter(is_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        left.into_iter().for_each(|process| signal(process, Signal::KILL));
+        thread::sleep(KILL_EVERY);
+    }
+}
+
+/// Whether a guard stands over a process, or is it, beside those that this process comes from.
+fn is_guarded(process: &Process, known: &BTreeMap<i32, Process>, own: &BTreeSet<i32>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = Some(process);
+    while let Some(process) = next.filter(|process| !own.contains(&process.pid) && seen.insert(process.pid)) {
+        if is_guard(process.pid) {
+            return true;
+        }
+        next = known.get(&process.parent);
+    }
+    false
+}
+
+fn by_number(all: &[Process]) -> BTreeMap<i32, Process> {
+    all.iter().map(|process| (process.pid, *process)).collect()
+}
+
 fn signal(process: &Process, signal: Signal) {
     if let Some(pid) = Pid::from_raw(process.pid) {
         // One that has just ended, or belongs to somebody else, is no reason to spare the others.
@@ -98,7 +136,7 @@ fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
             break;
         }
     }
-    let known: BTreeMap<i32, Process> = all.iter().map(|process| (process.pid, *process)).collect();
+    let known = by_number(&all);
     let is_left = |process: &Process| found.contains(&process.pid) && !is_of_another(process, &known, &own);
     all.into_iter().filter(is_left).collect()
 }

@@ -24,12 +24,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CommandGroup, CommandSpec, End, Environment, Finished, GUARD_WORD, SpawnError,
+    CommandGroup, CommandSpec, End, Environment, Finished, GUARD_WORD, MARK, SpawnError,
     capture::{Capture, CaptureLimits, Captured},
     command::OWN_EXECUTABLE,
-    descendants::kill_session,
     open_files,
     protocol::{Exit, Launch, ProcessLimits, Report, Step, TERMINATE},
+    remains::kill_unguarded,
 };
 use crate::crash::{self, Point};
 
@@ -88,6 +88,8 @@ impl ProcessRunner {
         cancel: &CancellationToken,
     ) -> Result<Running, SpawnError> {
         let grace = spec.grace.min(NEVER);
+        let mark = spec.env.iter().find(|(name, _)| name == MARK);
+        let mark = mark.map(|(name, value)| format!("{}={}", name.display(), value.display()));
         let open_files = spec.limits.open_files.or_else(open_files::of_commands);
         let launch = Launch {
             program: spec.program.clone(),
@@ -120,7 +122,7 @@ impl ProcessRunner {
                 drop(control);
                 if timeout(GUARD_MARGIN, guard.wait()).await.is_err() {
                     let session = guard.id();
-                    kill_with_session(&mut guard, session).await;
+                    kill_with_session(&mut guard, session, mark).await;
                 }
                 return Err(match why {
                     Some(late) => late,
@@ -133,6 +135,7 @@ impl ProcessRunner {
                 leader: guard.id().and_then(|guard| CommandGroup::of(guard).ok()),
                 group: CommandGroup::current(pid, start_time),
                 session: guard.id(),
+                mark,
                 guard,
                 control,
                 output,
@@ -185,6 +188,8 @@ pub struct Running {
     leader: Option<CommandGroup>,
     /// The guard's pid, which is the id of the session that the command runs in.
     session: Option<u32>,
+    /// What its environment is known by, if it has it.
+    mark: Option<String>,
     guard: Child,
     control: Lines<BufReader<UnixStream>>,
     output: pipe::Receiver,
@@ -265,7 +270,7 @@ impl Running {
 
     /// Ends guard and command by force, when the guard no longer does its work.
     async fn kill_all(&mut self) -> Option<Exit> {
-        kill_with_session(&mut self.guard, self.session).await;
+        kill_with_session(&mut self.guard, self.session, self.mark.clone()).await;
         None
     }
 
@@ -312,10 +317,10 @@ async fn left_in(mut output: pipe::Receiver, limits: CaptureLimits) -> Captured 
     taken_in(taken).await
 }
 
-async fn kill_with_session(guard: &mut Child, session: Option<u32>) {
+async fn kill_with_session(guard: &mut Child, session: Option<u32>, mark: Option<String>) {
     let _ = guard.kill().await;
     if let Some(session) = session {
-        let _ = spawn_blocking(move || kill_session(session.cast_signed())).await;
+        let _ = spawn_blocking(move || kill_unguarded(session.cast_signed(), mark.as_deref())).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! herder's own files, which no tool on files may see or change: its log would tell of other runs, and could be made to say
 //! that somebody answered.
 //!
-//! They are known by their real paths. A workspace that herder itself made among them is open to its run all the same.
+//! What it is started with again, its configuration among it, they may read but not change. All are known by their real paths. A workspace that herder itself made among them is open to its run all the same.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Hidden {
     trees: Vec<PathBuf>,
     shelters: Vec<PathBuf>,
+    fixed: Vec<PathBuf>,
 }
 
 impl Hidden {
@@ -19,17 +20,39 @@ impl Hidden {
         shelters: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let real = |paths: &mut dyn Iterator<Item = PathBuf>| paths.filter_map(|path| real(&path)).collect();
-        Self { trees: real(&mut trees.into_iter()), shelters: real(&mut shelters.into_iter()) }
+        let (trees, shelters) = (real(&mut trees.into_iter()), real(&mut shelters.into_iter()));
+        Self { trees, shelters, fixed: Vec::new() }
+    }
+
+    /// Files that may be read, but not changed. They may not be there yet.
+    #[must_use]
+    pub fn fixing(self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { fixed: files.into_iter().filter_map(|file| real(&file)).collect(), ..self }
+    }
+
+    /// Files below `root`, a real path, that may not be changed.
+    pub(super) fn fixed_in(&self, root: &Path) -> Vec<PathBuf> {
+        self.fixed.iter().filter(|file| file.starts_with(root)).cloned().collect()
     }
 
     /// Those that bear on paths below `root`, a real path.
     pub(super) fn from(&self, root: &Path) -> Vec<PathBuf> {
-        let is_sheltered = |tree: &Path| {
+        self.bearing_on(root).map(Path::to_owned).collect()
+    }
+
+    /// One that `root`, a real path, holds or lies in.
+    pub fn around(&self, root: &Path) -> Option<&Path> {
+        self.bearing_on(root).next()
+    }
+
+    fn bearing_on(&self, root: &Path) -> impl Iterator<Item = &Path> {
+        let is_sheltered = move |tree: &Path| {
             let mut around = self.shelters.iter().filter(|shelter| shelter.starts_with(tree));
             around.any(|shelter| root != shelter && root.starts_with(shelter))
         };
-        let bears = |tree: &&PathBuf| tree.starts_with(root) || root.starts_with(tree) && !is_sheltered(tree);
-        self.trees.iter().filter(bears).cloned().collect()
+        let bears =
+            move |tree: &&Path| tree.starts_with(root) || root.starts_with(tree) && !is_sheltered(tree);
+        self.trees.iter().map(PathBuf::as_path).filter(bears)
     }
 }
 

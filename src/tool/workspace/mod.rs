@@ -101,6 +101,8 @@ struct Root {
     kind: RootKind,
     /// Real paths that are not of it, with what is below them.
     hidden: Vec<PathBuf>,
+    /// Real paths of files that may be read, but not changed.
+    fixed: Vec<PathBuf>,
     /// The folders below it in which nothing is left of killed processes.
     swept: Mutex<BTreeSet<Box<str>>>,
 }
@@ -121,8 +123,8 @@ impl Root {
             _ => unusable(error.into()),
         })?;
         let real = real.to_str().ok_or_else(|| WorkspaceError::NotUtf8 { path: path.to_owned() })?;
-        let hidden = hidden.from(Path::new(real));
-        Ok(Self { folder, real: real.into(), kind, hidden, swept: Mutex::default() })
+        let (hidden, fixed) = (hidden.from(Path::new(real)), hidden.fixed_in(Path::new(real)));
+        Ok(Self { folder, real: real.into(), kind, hidden, fixed, swept: Mutex::default() })
     }
 
     /// Whether what has this real path is not of it, wherever it lies.
@@ -150,6 +152,12 @@ pub enum WorkspaceError {
     NotUtf8 { path: PathBuf },
     #[error("cannot open the folder {}", path.display())]
     Unusable { path: PathBuf, source: io::Error },
+    #[error(
+        "{}: commands that the policy allows could write to {} from there, and so answer for the people who are asked; use \
+         another workspace, or keep that elsewhere",
+        path.display(), kept.display()
+    )]
+    Exposes { path: PathBuf, kept: PathBuf },
 }
 
 /// Why a path is refused; `path` is as the model may see it.
@@ -161,6 +169,8 @@ pub enum PathError {
     Outside { path: String },
     #[error("{path} is one of herder's own files, which tools may neither read nor change")]
     Hidden { path: String },
+    #[error("{path} is what herder is started with, which tools may read but not change")]
+    Fixed { path: String },
     #[error("{path} is in a folder that may only be read")]
     ReadOnly { path: String },
     #[error("{path} does not exist")]

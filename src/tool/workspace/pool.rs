@@ -23,6 +23,7 @@ use crate::{
 pub struct Workspaces {
     read_roots: Vec<PathBuf>,
     hidden: Hidden,
+    apart: Hidden,
     isolation: Option<Arc<Isolation>>,
     /// Never held while the file system is asked: one mount that hangs would stop all runs.
     open: Mutex<Open>,
@@ -50,6 +51,24 @@ impl Workspaces {
     #[must_use]
     pub fn hiding(self, hidden: Hidden) -> Self {
         Self { hidden, ..self }
+    }
+
+    /// No workspace that holds any of these files, or lies among them.
+    #[must_use]
+    pub fn apart_from(self, apart: Hidden) -> Self {
+        Self { apart, ..self }
+    }
+
+    /// Whether the folder at `path`, if there is one, is apart from what workspaces are to be apart from.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check_apart(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let real = path.canonicalize().ok();
+        match real.as_deref().and_then(|real| self.apart.around(real)) {
+            Some(kept) => Err(WorkspaceError::Exposes { path: path.to_owned(), kept: kept.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// Gives runs workspaces of their own where their tasks say so.
@@ -101,6 +120,7 @@ impl Workspaces {
             return Ok(workspace);
         }
         let mut workspace = Workspace::open_without(&self.hidden, Path::new(&**path), &self.read_roots)?;
+        self.check_apart(Path::new(&**workspace.key()))?;
         let key = workspace.key().clone();
         let slot = self.open().slots.entry(key.clone()).or_default().clone();
         workspace.claim = Some(Claim::take(&slot, &key));

@@ -43,6 +43,9 @@ impl Workspace {
         if root.hides(Path::new(&real)) {
             return Err(PathError::Hidden { path: path.to_owned() });
         }
+        if intent == Intent::Write && root.fixed.iter().any(|file| *file == Path::new(&real)) {
+            return Err(PathError::Fixed { path: path.to_owned() });
+        }
         ended.map_err(|stopped| stopped.of(path))?;
         match (intent, root.kind) {
             (Intent::Write, RootKind::ReadOnly) => Err(PathError::ReadOnly { path: path.to_owned() }),

@@ -9,11 +9,13 @@ use super::{
 };
 use crate::domain::{
     call::{EffectClass, Failure},
-    event::{Event, Resolution, Restart, RestartCause},
+    event::{Event, Resolution, Restart, RestartCause, Resumed, Unparked},
     message::Message,
     outcome::Breakage,
     run::{OpenCall, Phase, Stage},
 };
+
+const ELSEWHERE: &str = "not executed: the run was taken to another place before it started. Ask again if it is still to be done.";
 
 /// How often herder may die in one turn of a run before the run is held to be the reason.
 const CRASHES: u32 = 5;
@@ -23,11 +25,14 @@ impl Draft<'_> {
         // Nothing of the run was at work since its last sign of life.
         self.active = self.run.active(self.run.alive_at);
         match cause {
-            RestartCause::Process => self.wall = self.run.wall(self.run.alive_at),
+            RestartCause::Process | RestartCause::Import => self.wall = self.run.wall(self.run.alive_at),
             RestartCause::Actor => {}
         }
         self.lose_request();
         self.push(Event::Restart(Restart { cause, error }));
+        if cause == RestartCause::Import {
+            return self.arrive();
+        }
         if cause == RestartCause::Process && self.run.living && self.run.crashes + 1 >= CRASHES {
             let error = format!("herder died {CRASHES} times in one turn of this run");
             return self.give_up(Breakage::RestartLimit, error);
@@ -36,6 +41,31 @@ impl Draft<'_> {
         if self.run.parked.is_none() || self.run.ending.is_some() {
             self.pick_up();
         }
+    }
+
+    /// Has nothing of what was about to be done elsewhere be done here: whoever wrote the file could say that it was allowed.
+    fn arrive(&mut self) {
+        if self.run.parked.is_some() {
+            // What is paused stays parked; whoever takes it here pauses it anew.
+            if self.run.paused {
+                self.push(Event::Resumed(Resumed {}));
+            }
+            self.push(Event::Unparked(Unparked {}));
+        }
+        let Phase::Acting(calls) = &self.run.phase else { return self.pick_up() };
+        for open in calls.iter() {
+            match &open.stage {
+                Stage::Answered(_) => {}
+                Stage::Asked | Stage::Deciding(_) | Stage::Judged(_) | Stage::Rejected(..) => {
+                    self.withdraw(open);
+                    self.refuse(&open.call.id, Failure::AbortedBeforeStart, ELSEWHERE);
+                }
+                Stage::Started(..) | Stage::InDoubt(..) => {
+                    self.refuse(&open.call.id, Failure::OutcomeUnknown, UNKNOWN);
+                }
+            }
+        }
+        self.batch_answered();
     }
 
     /// Does what the last append did not come to.

@@ -312,3 +312,17 @@ fn the_processes_of_a_call_are_known_until_it_has_its_result() {
     play.ends("a");
     assert_eq!(play.run.command_groups().count(), 0);
 }
+
+#[test]
+fn what_was_allowed_elsewhere_is_neither_done_nor_granted_here() {
+    let mut play = asking(&["a", "b", "c"]);
+    let grant = Grant { tool: "edit".into(), pattern: "src/**".into() };
+    play.tell(answer(1, Answer::Approve(Some(grant)), "k1"));
+    play.tell(approve(2));
+    play.grants("b");
+    play.tell(Input::Restart { cause: RestartCause::Import, error: None });
+    let (unstarted, unknown) = (Some(Failure::AbortedBeforeStart), Some(Failure::OutcomeUnknown));
+    assert_eq!(play.results(), [("a", unstarted), ("b", unknown), ("c", unstarted)]);
+    assert_eq!(play.run.grants().count(), 0);
+    assert!(play.run.open_approvals().next().is_none());
+}

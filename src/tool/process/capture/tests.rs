@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 use super::*;
+use std::fs;
 
 #[test]
 fn a_short_output_is_shown_whole_and_makes_no_file() {
@@ -28,6 +29,17 @@ fn a_long_output_lies_whole_in_a_private_file() {
     assert_eq!(captured.spill.as_ref(), Some(&path));
     assert_eq!(fs::read_to_string(&path).unwrap(), lines.concat());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn no_output_is_written_where_a_link_leads() {
+    let (folder, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let root = folder.path().canonicalize().unwrap().join("spill");
+    std::os::unix::fs::symlink(outside.path(), &root).unwrap();
+    let limits = CaptureLimits { spill: Some(root.join("run/call.txt")), ..limits(&folder) };
+    let captured = capture(limits, &[&b"x\n".repeat(10)]);
+    assert!(captured.text.contains("could not be saved"), "{}", captured.text);
+    assert_eq!((captured.spill, fs::read_dir(outside.path()).unwrap().count()), (None, 0));
 }
 
 #[test]

@@ -15,13 +15,11 @@ use landlock::{
 };
 use rustix::io::Errno;
 
-use super::system_error;
+use super::{SHARED_FOLDERS, system_error};
 
 /// Devices that programs write to without harm. Terminals are not among them: a command could write to the one that a
 /// person answers herder at.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
-/// Where programs share memory and semaphores.
-const SHARED_MEMORY: &str = "/dev/shm";
 
 /// How much of the confinement to files the kernel has; what has more comes later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +86,7 @@ fn restrict(
 ) -> Result<RestrictionStatus, RulesetError> {
     ruleset
         .add_rules(path_beneath_rules(DEVICES, in_file(abi)))?
-        .add_rules(path_beneath_rules([SHARED_MEMORY], in_folder(abi)))?
+        .add_rules(path_beneath_rules(SHARED_FOLDERS, in_folder(abi)))?
         .add_rules(rules.into_iter().map(Ok::<_, RulesetError>))?
         .restrict_self()
 }

@@ -48,6 +48,9 @@ pub fn support() -> Support {
     Support { files: files::strongest(), network: network::is_supported() }
 }
 
+/// The folders that every command may write to, wherever else it may: where programs share memory and semaphores.
+pub const SHARED_FOLDERS: [&str; 1] = ["/dev/shm"];
+
 /// Takes the bounds on, for good.
 pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;

@@ -51,6 +51,21 @@ fn they_are_refused_by_any_path_for_reading_and_for_writing() {
 }
 
 #[test]
+fn what_herder_is_started_with_is_read_and_not_changed_by_any_path() {
+    let mut place = Place::new();
+    place.file("rules.toml", "text");
+    place.link("link.toml", "rules.toml");
+    let fixed = Hidden::default().fixing(["rules.toml", "new.toml"].map(|name| place.inside(name)));
+    place.workspace = Workspace::open_without(&fixed, &place.inside(""), &[]).unwrap();
+    for path in ["rules.toml", "link.toml", "./new.toml"] {
+        let refused = place.workspace.resolve(path, Intent::Write);
+        assert!(matches!(refused, Err(PathError::Fixed { .. })), "{path}: {refused:?}");
+    }
+    assert!(place.workspace.resolve("link.toml", Intent::Read).is_ok());
+    assert!(place.workspace.resolve("rules.toml.bak", Intent::Write).is_ok());
+}
+
+#[test]
 fn they_are_neither_listed_nor_searched() {
     let (place, _) = place();
     assert_eq!(list(&place.to_read("."), Limits::DEFAULT).unwrap(), "link (link)\nsrc/\n");
