@@ -142,8 +142,7 @@ pub(super) fn spawn(
     let led_here = state.progress.last;
     let (permit, pledge) = (state.progress.permit.take(), state.progress.pledge.take());
     let wait = not_before.since(asking.services.clock.now());
-    let me = me.clone();
-    let store = actor.services.store.clone();
+    let (me, store) = (me.clone(), actor.services.store.clone());
     let span = span::model_request(&asking.model.name, turn);
     // Boxed: it is large, and would be moved at every step of its way to where it runs.
     let work = Box::pin(async move {
