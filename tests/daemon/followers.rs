@@ -164,10 +164,14 @@ async fn a_run_and_those_who_steer_it_do_not_wait_for_a_client_that_stopped_read
     let mut script = vec![loud; LOUD];
     script.push(json!({ "text": "done", "delay_ms": 86_400_000 }));
     let limits = json!({ "max_turns": 1_000 });
+    // Nothing happens before both follow: who comes late is shown what is of record as fast as it reads.
+    daemon.post::<Changed>("pause", &json!({})).await;
     let run = daemon.submit(&json!({ "task": "Read.", "script": script, "limits": limits })).await;
     let path = format!("/v1/runs/{run}/events");
     let stalled = Reader::open(daemon.socket(), &format!("{path}?live=true"), None).await;
     let mut reader = Reader::open(daemon.socket(), &path, None).await;
+    in_time(async { while daemon.status().await.followers < 2 {} }).await;
+    daemon.post::<Changed>("resume", &json!({})).await;
     let mut ids = Vec::new();
     // Far more happens than the sockets, the queue and the server hold of it; the stalled client has read nothing.
     let mut turns = 0;
