@@ -92,7 +92,7 @@ fn a_kill_before_the_first_result_loses_nothing() {
         batch.kill();
         assert_eq!(place.read("out.jsonl"), "");
     }
-    place.write("go", "");
+    place.write("work/go", "");
     place.herder(&BATCH).expect(0);
     let results = place.results("out.jsonl");
     assert_eq!(sorted(field(&results, "id")), ["a", "b", "c"]);
