@@ -158,11 +158,15 @@ impl Git {
                 | SpawnError::Guard(_)) => IsolateError::NoGit(error),
             })?;
         let text = finished.output.text;
-        match finished.end {
-            End::Exited(code) => Ok(Said { ok: code == 0, text }),
-            // What it did is done by half.
-            end => Err(IsolateError::Git { verb, said: format!("{}{}", text.trim_start(), cut(end)) }),
-        }
+        let why = match finished.end {
+            End::Exited(code) => return Ok(Said { ok: code == 0, text }),
+            End::Signalled(_) | End::GuardLost => "it was killed",
+            End::OutOfMemory => "it was killed for want of memory",
+            End::TimedOut => "it took too long",
+            End::Cancelled => "it was called off",
+        };
+        // What it did is done by half.
+        Err(IsolateError::Git { verb, said: format!("{}{why}", text.trim_start()) })
     }
 
     /// Runs a command that is to succeed. One that met the lock of another is given again, a few times.
@@ -190,17 +194,6 @@ impl Git {
         let text = self.run(cwd, call).await?;
         let object = text.lines().rev().find(|line| is_object(line)).map(str::to_owned);
         object.ok_or(IsolateError::Git { verb, said: text })
-    }
-}
-
-/// Why a command did not come to its end.
-const fn cut(end: End) -> &'static str {
-    match end {
-        End::Exited(_) => "it failed",
-        End::Signalled(_) | End::GuardLost => "it was killed",
-        End::OutOfMemory => "it was killed for want of memory",
-        End::TimedOut => "it took too long",
-        End::Cancelled => "it was called off",
     }
 }
 
