@@ -202,6 +202,8 @@ const FILES: [&str; 8] =
     ["format", "lock", "log.db", "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
 const FOLDERS: [&str; 5] = ["spill", "batches", "answers", "patches", "work"];
 
+const LOG: &str = "log.db";
+
 /// Whether what herder writes to in the folder is there itself: commands may be able to write to the folder, and a link that one
 /// of them put there would have herder write where they may not.
 fn check_own(path: &Path) -> Result<(), FolderError> {
@@ -220,6 +222,8 @@ fn check_own(path: &Path) -> Result<(), FolderError> {
         };
         let what = match (facts.is_symlink(), is_file) {
             (true, _) => "a link",
+            // Nothing is written there, and whoever opens the log says what to do.
+            (false, true) if facts.is_dir() && name == LOG => continue,
             (false, true) if !facts.is_file() => "no regular file",
             (false, false) if !facts.is_dir() => "no folder",
             (false, true | false) => continue,
