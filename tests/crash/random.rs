@@ -73,7 +73,7 @@ fn nothing_is_lost_or_done_twice_however_often_herder_is_killed() {
         let at_a_point = chance.below(2) == 0;
         if deaths < kills && at_a_point {
             let point = OFTEN[chance.below(OFTEN.len())];
-            command.env("FAILPOINTS", armed(point.as_str(), 1 + chance.below(25)));
+            command.env("FAILPOINTS", armed(point.as_str(), 1 + chance.below(6)));
         }
         let mut herder = command.spawn().unwrap();
         if deaths < kills && !at_a_point {
@@ -190,7 +190,7 @@ fn work(house: &House, number: usize) -> Value {
         .map(|(tool, arguments)| {
             let call = if tool == "bash" { "append" } else { tool };
             let call = json!({"id": format!("{call}-{id}"), "name": tool, "arguments": arguments});
-            json!({"calls": [call], "delay_ms": number % 4 * 15})
+            json!({"calls": [call], "delay_ms": number % 4 * 30})
         })
         .collect();
     script.push(json!({"text": "ready"}));
