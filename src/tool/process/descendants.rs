@@ -163,7 +163,13 @@ mod tests {
     fn what_has_the_mark_of_a_run_or_can_gain_no_rights_is_a_commands_without_any_guard() {
         let sleeping = |mark: Option<&str>| {
             let mut command = std::process::Command::new("sleep");
-            command.arg("600").env_remove(MARK).envs(mark.map(|mark| (MARK, mark))).spawn().unwrap()
+            let child =
+                command.arg("600").env_remove(MARK).envs(mark.map(|mark| (MARK, mark))).spawn().unwrap();
+            // The kernel shows no environment for a moment while a program begins.
+            while fs::read(format!("/proc/{}/environ", child.id())).unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            child
         };
         let is_of_a_command = |mut child: std::process::Child| {
             let told = super::is_of_a_command(child.id().cast_signed());
