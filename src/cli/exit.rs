@@ -69,10 +69,11 @@ impl Exit {
                 BatchError::Misfit { .. }
                 | BatchError::OtherBatch { .. }
                 | BatchError::OutWithoutJournal { .. }
+                | BatchError::Lost { .. }
                 | BatchError::OutLeadsElsewhere { .. } => Self::Misfit,
                 BatchError::State(state) => Self::of_state(state),
                 BatchError::Start(_) | BatchError::OutPlace { .. } => Self::Usage,
-                BatchError::Store(_) | BatchError::Out { .. } => Self::NotDone,
+                BatchError::Store(_) | BatchError::OutUnread { .. } | BatchError::Out { .. } => Self::NotDone,
             };
         }
         if let Some(client) = error.downcast_ref::<ClientError>() {

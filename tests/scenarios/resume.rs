@@ -102,6 +102,32 @@ fn a_kill_before_the_first_result_loses_nothing() {
 }
 
 #[test]
+fn what_the_results_tell_and_a_journal_that_lost_its_end_does_not_is_not_done_again() {
+    let place = Place::new();
+    let noted = |id: &str| {
+        let note = call("bash", json!({"command": format!("echo {id} >> noted")}));
+        task(id, json!([note, {"text": "ready"}]))
+    };
+    place.tasks("in.jsonl", &[noted("a")]);
+    place.herder(&BATCH).expect(0);
+    let log = place.path("out.jsonl.state/log.db");
+    let earlier = fs::read(&log).unwrap();
+    place.tasks("in.jsonl", &[noted("a"), noted("b")]);
+    place.herder(&BATCH).expect(0);
+    // As if what was written since had been in a write-ahead log that is gone.
+    fs::write(&log, earlier).unwrap();
+    let told = place.read("out.jsonl");
+    for args in [&BATCH[..], &[&BATCH[..], &["--dry-run"]].concat()] {
+        let refused = place.herder(args).expect(4);
+        assert!(refused.err.contains("does not know of (b; 1 in all)"), "{}", refused.err);
+        assert_eq!((place.read("out.jsonl"), place.read("work/noted")), (told.clone(), "a\nb\n".to_owned()));
+    }
+    fs::remove_file(place.path("out.jsonl")).unwrap();
+    place.herder(&BATCH).expect(0);
+    assert_eq!(place.read("work/noted"), "a\nb\nb\n");
+}
+
+#[test]
 fn results_are_made_anew_from_the_journal_whatever_became_of_their_file() {
     let place = Place::new();
     place.tasks("in.jsonl", &[says("a", "x"), says("b", "y"), says("c", "z")]);
@@ -132,7 +158,7 @@ fn results_without_their_journal_are_not_written_over() {
     let ended = place.herder(&BATCH).expect(4);
     assert_eq!(
         ended.err,
-        "herder: out.jsonl: has content but no journal beside it (out.jsonl.state); move it away, name another OUT, or give \
+        "herder: out.jsonl: has content but no journal beside it that knows of it (out.jsonl.state); move it away, name another OUT, or give \
          --daemon if that is how it came to be\n"
     );
     assert_eq!(place.read("out.jsonl"), "precious\n");
@@ -141,7 +167,7 @@ fn results_without_their_journal_are_not_written_over() {
     // A journal that holds nothing yet is none either.
     drop(SqliteStore::open(&empty_journal(&place), Options::default()).unwrap());
     let ended = place.herder(&[&BATCH[..], &["--state", "empty"]].concat()).expect(4);
-    assert!(ended.err.contains("no journal beside it (empty)"), "{}", ended.err);
+    assert!(ended.err.contains("no journal beside it that knows of it (empty)"), "{}", ended.err);
     assert_eq!(place.read("out.jsonl"), "precious\n");
 }
 

@@ -2,7 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{BatchError, Options, history::History, place::OutPlace};
+use super::{
+    BatchError, Options,
+    history::History,
+    lost::{Lost, lost},
+    place::OutPlace,
+};
 use crate::{
     app::{
         input::InputTask,
@@ -93,6 +98,19 @@ fn check_out_is_empty(folder: &Path, out: Option<&Path>) -> Result<(), BatchErro
     }
 }
 
+async fn check_nothing_lost(out: &Path, journal: &str, history: &History) -> Result<(), BatchError> {
+    let name = out.display().to_string();
+    match lost(out.to_owned(), history).await {
+        Ok(Lost { count: 0, .. }) => Ok(()),
+        Ok(Lost { tasks, count }) => {
+            let more = if count > tasks.len() { ", ..." } else { "" };
+            let tasks = format!("{}{more}", tasks.join(", "));
+            Err(BatchError::Lost { out: name, journal: journal.to_owned(), tasks, count })
+        }
+        Err(source) => Err(BatchError::OutUnread { out: name, source }),
+    }
+}
+
 impl Journal {
     /// Opens the journal in `folder`, or starts one; without a folder, one that goes with it.
     ///
@@ -151,6 +169,9 @@ impl Journal {
             now.check(out, first.as_ref())?;
         }
         let history = History::read(&*state.store, batch).await?;
+        if let (false, Some(out)) = (is_new, out) {
+            check_nothing_lost(out, &name, &history).await?;
+        }
         Ok(Self { state, batch, name, is_new, history, out: at, place: first.or(now) })
     }
 

@@ -20,6 +20,7 @@ mod drive;
 mod history;
 mod journal;
 mod line;
+mod lost;
 mod place;
 mod rebuild;
 mod results;
@@ -118,9 +119,13 @@ pub enum BatchError {
     #[error("{out}: {what}")]
     OutPlace { out: String, what: &'static str },
     #[error(
-        "{out}: has content but no journal beside it ({journal}); move it away, name another OUT, or give --daemon if that is how it came to be"
+        "{out}: has content but no journal beside it that knows of it ({journal}); move it away, name another OUT, or give --daemon if that is how it came to be"
     )]
     OutWithoutJournal { out: String, journal: String },
+    #[error(
+        "{out}: tells ends of tasks that {journal} does not know of ({tasks}; {count} in all): the journal has lost what came last, and nothing was done; put it back from a copy, or move {out} away to have those tasks done again"
+    )]
+    Lost { out: String, journal: String, tasks: String, count: usize },
     #[error(
         "{out}: leads to {real} now, which it did not when the batch was started; if the results are to go there, name that file itself"
     )]
@@ -129,6 +134,8 @@ pub enum BatchError {
     Start(#[from] super::herder::StartError),
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
+    #[error("{out}: cannot be read")]
+    OutUnread { out: String, source: std::io::Error },
     #[error("{out}: cannot be written")]
     Out { out: String, source: std::io::Error },
 }
