@@ -148,6 +148,10 @@ impl State {
     pub fn to_read(path: &Path) -> Result<Self, StateError> {
         let folder = StateFolder::open_for_reading(path)?;
         check_not_emptied(path)?;
+        // Beside whoever writes to it a frame may be read that is half written.
+        if StateFolder::holder(path).is_ok_and(|holder| holder.is_none()) {
+            sqlite::check_ahead(&folder.log())?;
+        }
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
         let aside = folder.path().to_owned();

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs::OpenOptions, os::unix::fs::OpenOptionsExt, 
 use rusqlite::{Connection, OpenFlags, Statement, ToSql, params_from_iter, types::Value};
 
 use super::{
-    OpenError,
+    OpenError, ahead_damage,
     mend::{self, Log, Trust},
     orphans,
     pages::{Entry, Pages},
@@ -54,7 +54,7 @@ pub fn salvage(old: &Path, fresh: &Path, known: &[RunId]) -> Result<Salvaged, Op
         }
     }
     // What was deleted may be on pages that nothing leads to, so they are read only if something is missing.
-    if unread > 0 || source.is_none() {
+    if unread > 0 || source.is_none() || ahead_damage(old).is_some() {
         known.extend(scan(&Pages::of(old), &change).map_err(failed)?);
     }
     change.commit().map_err(failed)?;
