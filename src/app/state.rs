@@ -173,6 +173,17 @@ impl State {
         StateFolder::holder(folder.path()).map_or(true, |holder| holder.is_some())
     }
 
+    /// What the runs are known by of which there are events, but no row; no list of runs has them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn rowless(&self) -> Result<Vec<String>, StoreError> {
+        match &self.sqlite {
+            Some(log) => log.rowless().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Where outputs go that are too long for the log.
     pub fn spill_root(&self) -> Option<PathBuf> {
         // Its real path, since no link is followed on the way when it is written to.
@@ -268,6 +279,22 @@ pub enum FindError {
 pub async fn read_run(store: &dyn EventStore, run: RunId) -> Result<(Run, Vec<Envelope>), StoreError> {
     let log = store.read(run, Seq::START).await?;
     Ok((Run::replay(run, log.iter().map(|envelope| &envelope.fact)), log))
+}
+
+/// What there is to say of a run of whose log only the end is left.
+pub fn rest_lost(record: &RunRecord) -> String {
+    let task = record.task_id.as_ref().map_or_else(String::new, |task| format!(" of task {task}"));
+    let stands = match &record.end {
+        Some(end) => {
+            let error = end.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+            format!("has ended: {}{error}", end.outcome)
+        }
+        None => "has not ended".to_owned(),
+    };
+    format!(
+        "run {}{task} {stands}; the rest of its log is lost, and what was left of it lies in the table `damaged` of log.db",
+        record.run
+    )
 }
 
 /// Finds a run by its id, its task's id (then the latest attempt), or a unique beginning of its id.

@@ -168,6 +168,11 @@ fn a_run_whose_row_is_lost_is_not_run_again_and_is_put_back() {
     assert_eq!(witnessed(&place), TASKS);
     let found = troubles(&place, STATE);
     assert!(matches!(&found[..], [one] if one.contains("the run of task t03 is not known")), "{found:?}");
+    let told = place.herder(&["export", "--all", "--state", STATE]).expect(1);
+    assert_eq!(
+        told.err,
+        "herder: the run of task t03: left out: its row is lost; `herder doctor STATE --repair` puts it back\n"
+    );
     let done = repair(&place, STATE);
     assert!(matches!(&done[..], [one] if one.starts_with("log.db: 1 runs put back")), "{done:?}");
     assert_eq!(troubles(&place, STATE), [""; 0]);
@@ -212,6 +217,25 @@ fn of_half_a_file_everything_on_the_pages_that_are_left_is_saved_and_counted() {
     let listed = place.herder(&["ls", "--json", "--state", STATE]).expect(0).json();
     assert_eq!(listed.len(), whole + part, "{done:?}");
     assert_eq!(troubles(&place, STATE), [""; 0]);
+}
+
+#[test]
+fn a_run_of_which_only_the_end_is_left_is_counted_and_shown_as_that() {
+    let place = ended();
+    let rest = "PRAGMA secure_delete = ON;
+                DELETE FROM append WHERE run = (SELECT pos FROM run WHERE task_id = 't03');";
+    db(&place).execute_batch(rest).unwrap();
+    let mut bytes = fs::read(log(&place)).unwrap();
+    bytes[..4096].fill(0);
+    fs::write(log(&place), bytes).unwrap();
+    let done = repair(&place, STATE);
+    let told = format!("log.db: runs salvaged whole {}, in part 1 (", TASKS - 1);
+    assert!(done[0].starts_with(&told) && done[0].contains("of 1 of them only the end is left"), "{done:?}");
+    let shown = place.herder(&["show", "t03", "--state", STATE]).expect(1);
+    let says =
+        ["of task t03 has ended: done", "the rest of its log is lost", "the table `damaged` of log.db"];
+    assert!(says.iter().all(|part| shown.err.contains(part)), "{}", shown.err);
+    place.herder(&["show", "t04", "--state", STATE]).expect(0);
 }
 
 #[test]

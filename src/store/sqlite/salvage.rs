@@ -14,7 +14,10 @@ use super::{
     pages::{Entry, Pages},
     schema, survey,
 };
-use crate::domain::{event::Event, id::RunId};
+use crate::domain::{
+    event::Event,
+    id::{RunId, Seq},
+};
 
 /// Tables that are copied; what stands beside the log comes first, so that a run is known before its events.
 const TABLES: [&str; 8] = ["run", "append", "batch", "task", "checkpoint", "setting", "audit", "damaged"];
@@ -29,6 +32,8 @@ pub struct Salvaged {
     pub whole: u64,
     /// Runs of which something may be lost. They have ended.
     pub cut: u64,
+    /// Those of them of which nothing but the end is there.
+    pub ends: u64,
     /// Runs of which there are events, but not what was asked.
     pub pieces: u64,
     /// Tasks of batches without a run: those that had not started, and those whose runs are lost.
@@ -95,7 +100,10 @@ fn mend_all(db: &mut Connection, known: &[RunId]) -> rusqlite::Result<Salvaged> 
             Ok(Log { goes_on, facts }) => {
                 goes_on || facts.last().is_some_and(|last| matches!(last.fact.event, Event::RunEnd(_)))
             }
-            Err(_) => false,
+            Err(torn) => {
+                salvaged.ends += u64::from(torn.sound == Seq::START);
+                false
+            }
         };
         *(if is_whole { &mut salvaged.whole } else { &mut salvaged.cut }) += 1;
         mend::mend(&change, number, run, Trust::Nothing)?;
