@@ -148,6 +148,10 @@ impl State {
     pub fn to_read(path: &Path) -> Result<Self, StateError> {
         let folder = StateFolder::open_for_reading(path)?;
         check_not_emptied(path)?;
+        // Beside whoever writes to it a frame may be read that is half written.
+        if StateFolder::holder(path).is_ok_and(|holder| holder.is_none()) {
+            sqlite::check_ahead(&folder.log())?;
+        }
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
         let aside = folder.path().to_owned();
@@ -167,6 +171,17 @@ impl State {
     pub fn is_attended(&self) -> bool {
         let Some(folder) = &self.folder else { return true };
         StateFolder::holder(folder.path()).map_or(true, |holder| holder.is_some())
+    }
+
+    /// What the runs are known by of which there are events, but no row; no list of runs has them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn rowless(&self) -> Result<Vec<String>, StoreError> {
+        match &self.sqlite {
+            Some(log) => log.rowless().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Where outputs go that are too long for the log.
@@ -264,6 +279,22 @@ pub enum FindError {
 pub async fn read_run(store: &dyn EventStore, run: RunId) -> Result<(Run, Vec<Envelope>), StoreError> {
     let log = store.read(run, Seq::START).await?;
     Ok((Run::replay(run, log.iter().map(|envelope| &envelope.fact)), log))
+}
+
+/// What there is to say of a run of whose log only the end is left.
+pub fn rest_lost(record: &RunRecord) -> String {
+    let task = record.task_id.as_ref().map_or_else(String::new, |task| format!(" of task {task}"));
+    let stands = match &record.end {
+        Some(end) => {
+            let error = end.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+            format!("has ended: {}{error}", end.outcome)
+        }
+        None => "has not ended".to_owned(),
+    };
+    format!(
+        "run {}{task} {stands}; the rest of its log is lost, and what was left of it lies in the table `damaged` of log.db",
+        record.run
+    )
 }
 
 /// Finds a run by its id, its task's id (then the latest attempt), or a unique beginning of its id.

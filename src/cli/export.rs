@@ -109,11 +109,15 @@ pub(crate) async fn export_main(args: ExportArgs, context: Context) -> anyhow::R
     } else {
         export.to_file(&args.output).await
     };
+    let unknown = if args.run.is_none() { state.rowless().await? } else { Vec::new() };
     state.close().await;
+    for name in &unknown {
+        say(&format!("{name}: left out: its row is lost; `herder doctor STATE --repair` puts it back"));
+    }
     match written {
         // Whoever reads it has had enough.
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
-        Ok(written) if written < runs.len() => Ok(Exit::NotDone),
+        Ok(written) if written < runs.len() || !unknown.is_empty() => Ok(Exit::NotDone),
         written => written.map(|_| Exit::Done),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         approvals::name_of_run,
         conversation::chat_completions,
         isolation,
-        state::{FindError, State, find, read_run},
+        state::{FindError, State, find, read_run, rest_lost},
         waiting,
     },
     clock::{Clock, SystemClock, rfc3339},
@@ -124,9 +124,7 @@ pub(super) async fn detail(state: &State, name: &str, messages: bool) -> anyhow:
     let folder = Folder::of(state);
     let record = find(folder.store, name).await?;
     let (state, log) = read_run(folder.store, record.run).await?;
-    let Some(spec) = state.spec() else {
-        anyhow::bail!("the log of run {} does not begin with its task", record.run)
-    };
+    let Some(spec) = state.spec() else { anyhow::bail!(rest_lost(&record)) };
     let change = isolation::change(&folder.patches, record.run).await;
     let name = name_of_run(folder.store, &state).await?;
     Ok(RunDetail {

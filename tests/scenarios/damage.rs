@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     daemon::{Daemon, submit},
     mending::{repair, troubles},
-    support::{Place, call, field, json_lines, sorted, task},
+    support::{Place, call, field, json_lines, sorted, task, until},
 };
 
 const BATCH: [&str; 6] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted"];
@@ -17,14 +17,16 @@ const TASKS: usize = 12;
 /// A batch that has ended, each task of which left a line in `work/witness` and a long answer.
 fn ended() -> Place {
     let place = Place::new();
-    let one = |number: usize| {
-        let note = call("bash", json!({"command": format!("echo {number} >> witness")}));
-        task(&format!("t{number:02}"), json!([note, {"text": "word ".repeat(2_000)}]))
-    };
-    place.tasks("in.jsonl", &(0..TASKS).map(one).collect::<Vec<_>>());
+    place.tasks("in.jsonl", &(0..TASKS).map(noted).collect::<Vec<_>>());
     place.herder(&BATCH).expect(0);
     assert_eq!(witnessed(&place), TASKS);
     place
+}
+
+/// A task that leaves a line in `work/witness` and a long answer.
+fn noted(number: usize) -> Value {
+    let note = call("bash", json!({"command": format!("echo {number} >> witness")}));
+    task(&format!("t{number:02}"), json!([note, {"text": "word ".repeat(2_000)}]))
 }
 
 fn witnessed(place: &Place) -> usize {
@@ -166,6 +168,11 @@ fn a_run_whose_row_is_lost_is_not_run_again_and_is_put_back() {
     assert_eq!(witnessed(&place), TASKS);
     let found = troubles(&place, STATE);
     assert!(matches!(&found[..], [one] if one.contains("the run of task t03 is not known")), "{found:?}");
+    let told = place.herder(&["export", "--all", "--state", STATE]).expect(1);
+    assert_eq!(
+        told.err,
+        "herder: the run of task t03: left out: its row is lost; `herder doctor STATE --repair` puts it back\n"
+    );
     let done = repair(&place, STATE);
     assert!(matches!(&done[..], [one] if one.starts_with("log.db: 1 runs put back")), "{done:?}");
     assert_eq!(troubles(&place, STATE), [""; 0]);
@@ -210,6 +217,66 @@ fn of_half_a_file_everything_on_the_pages_that_are_left_is_saved_and_counted() {
     let listed = place.herder(&["ls", "--json", "--state", STATE]).expect(0).json();
     assert_eq!(listed.len(), whole + part, "{done:?}");
     assert_eq!(troubles(&place, STATE), [""; 0]);
+}
+
+#[test]
+fn a_run_of_which_only_the_end_is_left_is_counted_and_shown_as_that() {
+    let place = ended();
+    let rest = "PRAGMA secure_delete = ON;
+                DELETE FROM append WHERE run = (SELECT pos FROM run WHERE task_id = 't03');";
+    db(&place).execute_batch(rest).unwrap();
+    let mut bytes = fs::read(log(&place)).unwrap();
+    bytes[..4096].fill(0);
+    fs::write(log(&place), bytes).unwrap();
+    let done = repair(&place, STATE);
+    let told = format!("log.db: runs salvaged whole {}, in part 1 (", TASKS - 1);
+    assert!(done[0].starts_with(&told) && done[0].contains("of 1 of them only the end is left"), "{done:?}");
+    let shown = place.herder(&["show", "t03", "--state", STATE]).expect(1);
+    let says =
+        ["of task t03 has ended: done", "the rest of its log is lost", "the table `damaged` of log.db"];
+    assert!(says.iter().all(|part| shown.err.contains(part)), "{}", shown.err);
+    place.herder(&["show", "t04", "--state", STATE]).expect(0);
+}
+
+#[test]
+fn a_flipped_byte_amid_what_a_killed_batch_had_not_yet_folded_in_is_told_and_what_lies_behind_is_saved() {
+    let place = Place::new();
+    let mut tasks: Vec<Value> = (0..TASKS).map(noted).collect();
+    tasks.push(task("slow", json!([{"text": "x", "delay_ms": 600_000}])));
+    place.tasks("in.jsonl", &tasks);
+    let batch = place.start(&BATCH);
+    until("all but one are done", || place.results("out.jsonl").len() == TASKS);
+    batch.kill();
+    let ahead = log(&place).with_file_name("log.db-wal");
+    let mut bytes = fs::read(&ahead).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x41;
+    fs::write(&ahead, &bytes).unwrap();
+    let file = fs::read(log(&place)).unwrap();
+
+    for args in [&BATCH[..], &["ls", "--state", STATE]] {
+        let refused = place.herder(args).expect(2);
+        assert!(refused.err.contains("the log is damaged; nothing was changed"), "{args:?}: {}", refused.err);
+    }
+    let found = place.herder(&["doctor", STATE]).expect(1);
+    assert!(found.out.contains("the write-ahead log is damaged "), "{}", found.out);
+    assert!(found.out.contains(" bytes in; ") && !found.out.contains("sound"), "{}", found.out);
+    assert!(fs::read(&ahead).unwrap() == bytes && fs::read(log(&place)).unwrap() == file);
+
+    let done = repair(&place, STATE);
+    assert!(done[0].starts_with("log.db: runs salvaged whole "), "{done:?}");
+    assert!(!done[0].contains("start anew"), "{done:?}");
+    let aside = fs::read_dir(place.path(STATE)).unwrap().map(|entry| entry.unwrap().path());
+    let aside: Vec<PathBuf> = aside.filter(|path| path.to_string_lossy().contains(".damaged-")).collect();
+    assert!(aside.iter().any(|path| fs::read(path).unwrap() == bytes), "{aside:?}");
+    assert_eq!(troubles(&place, STATE), [""; 0]);
+    let listed = place.herder(&["ls", "--json", "--state", STATE]).expect(0).json();
+    assert_eq!(sorted(field(&listed, "task_id")).len(), TASKS + 1, "{done:?}");
+    place.herder(&BATCH).expect(1);
+    let mut lines: Vec<String> = place.read("work/witness").lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.dedup();
+    assert_eq!((lines.len(), witnessed(&place)), (TASKS, TASKS), "nothing is done again");
 }
 
 fn events(place: &Place) -> String {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Line, files, repair_command};
-use crate::store::sqlite::{Finding, OpenError, Survey};
+use crate::store::sqlite::{AheadDamage, Finding, OpenError, Survey};
 
 const LOG: &str = "log.db";
 
@@ -28,6 +28,12 @@ fn line(folder: &Path, finding: &Finding) -> Line {
     let repair = || repair_command(folder);
     match finding {
         Finding::File(what) => Line::bad(format!("the file is damaged: {what}"), LOG, repair()),
+        Finding::Ahead(AheadDamage { at, commits }) => {
+            let what = format!(
+                "the write-ahead log is damaged {at} bytes in; {commits} commits behind that are lost"
+            );
+            Line::bad(what, LOG, format!("{}; it salvages what can be read of them", repair()))
+        }
         Finding::Torn { run, pos, seq, why } => {
             let what = format!("its log cannot be read from event {seq} on, at position {pos}: {why}");
             Line::bad(what, format!("run {run}"), format!("{}; it keeps what is before", repair()))

@@ -18,7 +18,7 @@ pub use self::{
 };
 use crate::store::{
     folder::{FolderError, StateFolder},
-    sqlite::{self, OpenError, Survey},
+    sqlite::{self, Finding, OpenError, Survey},
 };
 
 /// How something stands.
@@ -114,10 +114,12 @@ pub fn examine(folder: &Path) -> Result<Vec<Line>, FolderError> {
     if is_half_mended(folder) {
         lines.push(Line::bad("a repair was cut short", "log.db", repair_command(folder)));
     }
-    let survey = match sqlite::survey(&folder.join("log.db")) {
+    let is_written = StateFolder::holder(folder).map_or(true, |holder| holder.is_some());
+    let survey = match sqlite::survey(&folder.join("log.db"), is_written) {
         Ok(survey) => {
             lines.extend(log::lines(folder, &survey));
-            Some(survey)
+            // Else nothing is known of what it holds.
+            Some(survey).filter(|survey| !survey.findings.iter().any(Finding::needs_salvage))
         }
         Err(OpenError::Empty { .. }) => {
             lines.push(log::empty(folder));

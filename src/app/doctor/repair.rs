@@ -46,7 +46,7 @@ pub fn repair(path: &Path) -> Result<Vec<String>, RepairError> {
         done.push(format!("{}: removed, it was never finished", file.display()));
     }
     let log = folder.log();
-    let needs_salvage = match sqlite::survey(&log) {
+    let needs_salvage = match sqlite::survey(&log, false) {
         Ok(Survey { findings, .. }) => findings.iter().any(Finding::needs_salvage),
         Err(OpenError::Malformed { .. }) => true,
         Err(OpenError::Empty { .. }) => files::was_used(path),
@@ -143,13 +143,17 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RepairError {
 }
 
 fn told(salvaged: Salvaged) -> String {
-    let Salvaged { whole, cut, pieces, without_run } = salvaged;
+    let Salvaged { whole, cut, ends, pieces, without_run } = salvaged;
     if whole + cut + pieces == 0 {
         return "no run could be salvaged, it is begun anew".to_owned();
     }
+    let only_ends = match ends {
+        0 => String::new(),
+        ends => format!(", and of {ends} of them only the end is left"),
+    };
     let mut told = format!(
-        "runs salvaged whole {whole}, in part {cut} (their last events may be lost, and they have ended), in pieces {pieces} (it \
-         is not known what was asked)"
+        "runs salvaged whole {whole}, in part {cut} (their last events may be lost{only_ends}; they have ended), in pieces {pieces} \
+         (it is not known what was asked)"
     );
     if without_run > 0 {
         told.push_str(&format!(

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{By, Desk, batches::dollars, submit::check_key};
 use crate::{
     actor::supervisor::AskError,
-    app::{approvals::name_of_run, conversation::chat_completions, state::read_run},
+    app::{
+        approvals::name_of_run,
+        conversation::chat_completions,
+        state::{read_run, rest_lost},
+    },
     daemon::wire::{ApiError, Changed, Code, RunDetail, RunPatch, Say, approvals, requests},
     domain::{
         event::InputKind,
@@ -148,12 +152,7 @@ impl Desk {
         self.hub.caught_up().await;
         let record = self.find(name).await?;
         let (state, log) = read_run(&**self.store(), record.run).await?;
-        let spec = state.spec().ok_or_else(|| {
-            ApiError::new(
-                Code::Internal,
-                format!("the log of run {} does not begin with its task", record.run),
-            )
-        })?;
+        let spec = state.spec().ok_or_else(|| ApiError::new(Code::Internal, rest_lost(&record)))?;
         let name = name_of_run(&**self.store(), &state).await?;
         let kept = record.end.as_ref().and_then(|_| self.change(record.run)?.kept);
         Ok(RunDetail {

@@ -4,6 +4,7 @@
 //! The number of open files is fixed. Killing the process at any point loses nothing that a ticket was answered for.
 //! That no second process writes is for whoever opens it to see to, by the state folder's lock.
 
+mod ahead;
 mod append;
 mod check;
 mod compact;
@@ -41,17 +42,18 @@ use futures_util::{FutureExt, future::BoxFuture};
 use rusqlite::ErrorCode;
 use tokio::sync::watch;
 
+pub use self::{
+    ahead::{AheadDamage, ahead_damage, check_ahead},
+    compact::compact,
+    salvage::{Salvaged, salvage},
+    survey::{Finding, Repaired, Survey, repair, survey},
+};
 use self::{
     append::Append,
     queue::{Queue, Request},
     read::Readers,
     tail::Tail,
     writer::Writer,
-};
-pub use self::{
-    compact::compact,
-    salvage::{Salvaged, salvage},
-    survey::{Finding, Repaired, Survey, repair, survey},
 };
 use super::{
     AuditFilter, AuditRecord, BatchRecord, Checkpoint, EventStore, RunCounts, RunFilter, RunRecord,
@@ -198,6 +200,7 @@ impl SqliteStore {
     /// # Errors
     /// If it was made by a later version, is no log, or cannot be reached.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        check_ahead(path)?;
         let mut db = schema::open_writer(path, options.durability, options.busy_timeout)?;
         let failed = |source| OpenError::sqlite(path, source);
         let rowless = orphans::numbers(&db).map_err(failed)?;

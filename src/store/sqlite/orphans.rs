@@ -5,11 +5,28 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::{check, mend};
-use crate::domain::{
-    event::{Envelope, Event, decode},
-    id::{Pos, RunId, Seq},
+use super::{SqliteStore, check, mend};
+use crate::{
+    domain::{
+        event::{Envelope, Event, decode},
+        id::{Pos, RunId, Seq},
+    },
+    store::StoreError,
 };
+
+impl SqliteStore {
+    /// What the runs are known by whose events are there and whose rows are gone; no list of runs has them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn rowless(&self) -> Result<Vec<String>, StoreError> {
+        let names = |db: &Connection| {
+            let names = numbers(db)?.into_iter().map(|number| name(db, number));
+            names.collect::<rusqlite::Result<_>>()
+        };
+        self.readers.ask(move |db| Ok(names(db)?)).await
+    }
+}
 
 /// The rows that events name and that are not there. Looks at one event a run.
 pub(super) fn numbers(db: &Connection) -> rusqlite::Result<Vec<i64>> {

@@ -2,21 +2,19 @@
 //!
 //! SQLite finds a page by those above it, up to the first of the file; where one of them is gone, all that is below it seems
 //! to be. What a page of rows holds can be read all the same. What was deleted may be found again, as long as nothing was
-//! written over it. Of the write-ahead log what was committed counts. Writes nothing, and knows nothing of tables.
+//! written over it. Of the write-ahead log what was committed counts, also behind damage. Writes nothing, and knows nothing
+//! of tables.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt, path::Path};
 
 use rusqlite::types::Value;
 
-use super::schema::beside;
+use super::ahead::Ahead;
 
 /// What herder's files have, where nothing says otherwise.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 const FILE_HEAD: &[u8] = b"SQLite format 3\0";
-const AHEAD_MAGIC: u32 = 0x377f_0682;
-const AHEAD_HEAD: u64 = 32;
-const FRAME_HEAD: u64 = 24;
 
 const LEAF_OF_ROWS: u8 = 13;
 const LEAF_OF_INDEX: u8 = 10;
@@ -24,11 +22,13 @@ const LEAF_OF_INDEX: u8 = 10;
 /// The pages of a file, as its write-ahead log has them.
 pub(super) struct Pages {
     file: Option<File>,
-    ahead: Option<File>,
+    ahead: Option<Ahead>,
     bytes: usize,
     count: u32,
     /// Where in the write-ahead log the pages are that were committed there.
     newer: BTreeMap<u32, u64>,
+    /// The same of those that are not what was written.
+    broken: Vec<(u32, u64)>,
 }
 
 /// What one entry of a page holds; a row of a table has a number.
@@ -41,41 +41,50 @@ impl Pages {
     /// Of the file at `path`, or of what is left beside it.
     pub(super) fn of(path: &Path) -> Self {
         let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|facts| facts.is_file()));
-        let ahead = File::open(beside(path, "-wal")).ok();
-        let bytes = file.as_ref().and_then(page_bytes).or_else(|| ahead.as_ref().and_then(ahead_page_bytes));
+        let ahead = Ahead::of(path);
+        let bytes = file.as_ref().and_then(page_bytes).or_else(|| ahead.as_ref().map(|ahead| ahead.bytes));
         let bytes = bytes.unwrap_or(PAGE_BYTES);
-        let newer = ahead.as_ref().map(|ahead| committed(ahead, bytes)).unwrap_or_default();
+        let fits = ahead.as_ref().filter(|ahead| ahead.bytes == bytes);
+        let (newer, broken) = fits.map(committed).unwrap_or_default();
         let length = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |facts| facts.len());
         let count = u32::try_from(length / bytes as u64).unwrap_or(u32::MAX);
         let count = count.max(newer.keys().next_back().copied().unwrap_or_default());
-        Self { file, ahead, bytes, count, newer }
+        Self { file, ahead, bytes, count, newer, broken }
     }
 
-    /// Everything that can be read, page by page.
+    /// Everything that can be read, page by page; what may not be what was written comes last.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        (1..=self.count).flat_map(|number| self.entries_of(number))
+        let sound = (1..=self.count).map(|number| (number, self.page(number)));
+        let broken = self.broken.iter().map(|(number, at)| (*number, self.newer_page(*at)));
+        sound.chain(broken).flat_map(|(number, page)| self.entries_of(number, &page.unwrap_or_default()))
     }
 
     fn page(&self, number: u32) -> Option<Vec<u8>> {
+        match self.newer.get(&number) {
+            Some(at) => self.newer_page(*at),
+            None => self.read(self.file.as_ref()?, u64::from(number.checked_sub(1)?) * self.bytes as u64),
+        }
+    }
+
+    fn newer_page(&self, at: u64) -> Option<Vec<u8>> {
+        self.read(self.ahead.as_ref()?.file(), at)
+    }
+
+    fn read(&self, file: &File, at: u64) -> Option<Vec<u8>> {
         let mut page = vec![0; self.bytes];
-        let (file, at) = match self.newer.get(&number) {
-            Some(at) => (self.ahead.as_ref()?, *at),
-            None => (self.file.as_ref()?, u64::from(number.checked_sub(1)?) * self.bytes as u64),
-        };
         file.read_exact_at(&mut page, at).ok()?;
         Some(page)
     }
 
-    fn entries_of(&self, number: u32) -> Vec<Entry> {
-        let Some(page) = self.page(number) else { return Vec::new() };
+    fn entries_of(&self, number: u32, page: &[u8]) -> Vec<Entry> {
         let head = if number == 1 { 100 } else { 0 };
         let kind = page.get(head).copied().unwrap_or_default();
         if !matches!(kind, LEAF_OF_ROWS | LEAF_OF_INDEX) {
             return Vec::new();
         }
-        let cells = u16_at(&page, head + 3).unwrap_or_default();
-        let places = (0..usize::from(cells)).filter_map(|cell| u16_at(&page, head + 8 + 2 * cell));
-        places.filter_map(|place| self.entry(&page, usize::from(place), kind == LEAF_OF_ROWS)).collect()
+        let cells = u16_at(page, head + 3).unwrap_or_default();
+        let places = (0..usize::from(cells)).filter_map(|cell| u16_at(page, head + 8 + 2 * cell));
+        places.filter_map(|place| self.entry(page, usize::from(place), kind == LEAF_OF_ROWS)).collect()
     }
 
     fn entry(&self, page: &[u8], place: usize, is_row: bool) -> Option<Entry> {
@@ -111,45 +120,33 @@ impl Pages {
     }
 }
 
-fn page_bytes(file: &File) -> Option<usize> {
+pub(super) fn page_bytes(file: &File) -> Option<usize> {
     let mut head = [0; 18];
     file.read_exact_at(&mut head, 0).ok()?;
     let bytes = u16_at(&head, 16).filter(|_| head.starts_with(FILE_HEAD))?;
     is_page(if bytes == 1 { 1 << 16 } else { usize::from(bytes) })
 }
 
-fn ahead_page_bytes(ahead: &File) -> Option<usize> {
-    let head = ahead_head(ahead)?;
-    is_page(usize::try_from(u32_at(&head, 8)?).ok()?)
-}
-
-fn is_page(bytes: usize) -> Option<usize> {
+pub(super) fn is_page(bytes: usize) -> Option<usize> {
     (bytes.is_power_of_two() && (512..=1 << 16).contains(&bytes)).then_some(bytes)
 }
 
-fn ahead_head(ahead: &File) -> Option<[u8; 32]> {
-    let mut head = [0; 32];
-    ahead.read_exact_at(&mut head, 0).ok()?;
-    (u32_at(&head, 0)? & !1 == AHEAD_MAGIC).then_some(head)
-}
-
-/// Where the pages are that were committed; each later one replaces an earlier one.
-fn committed(ahead: &File, bytes: usize) -> BTreeMap<u32, u64> {
-    let (mut pages, mut open) = (BTreeMap::new(), BTreeMap::new());
-    let Some(head) = ahead_head(ahead).filter(|_| ahead_page_bytes(ahead) == Some(bytes)) else {
-        return pages;
-    };
-    let mut at = AHEAD_HEAD;
-    let mut frame = [0; 24];
-    while ahead.read_exact_at(&mut frame, at).is_ok() && frame[8..16] == head[16..24] {
-        let (number, commits) = (u32_at(&frame, 0).unwrap_or_default(), u32_at(&frame, 4) != Some(0));
-        open.insert(number, at + FRAME_HEAD);
-        if commits {
-            pages.append(&mut open);
+/// Where the pages are that were committed; each later one replaces an earlier one. And those that are not what was written.
+fn committed(ahead: &Ahead) -> (BTreeMap<u32, u64>, Vec<(u32, u64)>) {
+    let (mut pages, mut broken) = (BTreeMap::new(), Vec::new());
+    let (mut open, mut open_broken) = (BTreeMap::new(), Vec::new());
+    for frame in ahead.frames().filter(|frame| frame.is_ours) {
+        if frame.is_whole {
+            open.insert(frame.page, frame.content());
+        } else {
+            open_broken.push((frame.page, frame.content()));
         }
-        at += FRAME_HEAD + bytes as u64;
+        if frame.commits {
+            pages.append(&mut open);
+            broken.append(&mut open_broken);
+        }
     }
-    pages
+    (pages, broken)
 }
 
 /// The values of a row or an entry; nothing if they are none.
@@ -213,7 +210,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

@@ -8,13 +8,16 @@ use std::{collections::BTreeMap, fs::OpenOptions, os::unix::fs::OpenOptionsExt, 
 use rusqlite::{Connection, OpenFlags, Statement, ToSql, params_from_iter, types::Value};
 
 use super::{
-    OpenError,
+    OpenError, ahead_damage,
     mend::{self, Log, Trust},
     orphans,
     pages::{Entry, Pages},
     schema, survey,
 };
-use crate::domain::{event::Event, id::RunId};
+use crate::domain::{
+    event::Event,
+    id::{RunId, Seq},
+};
 
 /// Tables that are copied; what stands beside the log comes first, so that a run is known before its events.
 const TABLES: [&str; 8] = ["run", "append", "batch", "task", "checkpoint", "setting", "audit", "damaged"];
@@ -29,6 +32,8 @@ pub struct Salvaged {
     pub whole: u64,
     /// Runs of which something may be lost. They have ended.
     pub cut: u64,
+    /// Those of them of which nothing but the end is there.
+    pub ends: u64,
     /// Runs of which there are events, but not what was asked.
     pub pieces: u64,
     /// Tasks of batches without a run: those that had not started, and those whose runs are lost.
@@ -54,7 +59,7 @@ pub fn salvage(old: &Path, fresh: &Path, known: &[RunId]) -> Result<Salvaged, Op
         }
     }
     // What was deleted may be on pages that nothing leads to, so they are read only if something is missing.
-    if unread > 0 || source.is_none() {
+    if unread > 0 || source.is_none() || ahead_damage(old).is_some() {
         known.extend(scan(&Pages::of(old), &change).map_err(failed)?);
     }
     change.commit().map_err(failed)?;
@@ -95,7 +100,10 @@ fn mend_all(db: &mut Connection, known: &[RunId]) -> rusqlite::Result<Salvaged> 
             Ok(Log { goes_on, facts }) => {
                 goes_on || facts.last().is_some_and(|last| matches!(last.fact.event, Event::RunEnd(_)))
             }
-            Err(_) => false,
+            Err(torn) => {
+                salvaged.ends += u64::from(torn.sound == Seq::START);
+                false
+            }
         };
         *(if is_whole { &mut salvaged.whole } else { &mut salvaged.cut }) += 1;
         mend::mend(&change, number, run, Trust::Nothing)?;

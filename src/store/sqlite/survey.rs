@@ -8,7 +8,7 @@ use std::{
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
-    Durability, OpenError, Options,
+    AheadDamage, Durability, OpenError, Options, ahead_damage,
     mend::{self, Log, Mended, Torn, Trust},
     orphans, schema,
 };
@@ -42,6 +42,8 @@ pub struct Survey {
 pub enum Finding {
     /// The file is not sound as such.
     File(String),
+    /// Commits in the write-ahead log lie behind damage.
+    Ahead(AheadDamage),
     /// A run's log cannot be read from this event on.
     Torn { run: RunId, pos: u64, seq: u64, why: String },
     /// What is known of a run without its log is not what its log says.
@@ -57,15 +59,19 @@ pub enum Finding {
 impl Finding {
     /// Whether it takes a new file to mend it.
     pub const fn needs_salvage(&self) -> bool {
-        matches!(self, Self::File(_))
+        matches!(self, Self::File(_) | Self::Ahead(_))
     }
 }
 
-/// Looks through the log at `path`.
+/// Looks through the log at `path`. While another process writes to it, its write-ahead log is not looked at: what is being
+/// written there may be read in part.
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn survey(path: &Path) -> Result<Survey, OpenError> {
+pub fn survey(path: &Path, is_written: bool) -> Result<Survey, OpenError> {
+    if !is_written && let Some(damage) = ahead_damage(path) {
+        return Ok(Survey { findings: vec![Finding::Ahead(damage)], ..Survey::default() });
+    }
     let db = schema::open_reader(path, Options::default().busy_timeout)?;
     look(&db).map_err(|source| OpenError::sqlite(path, source))
 }
