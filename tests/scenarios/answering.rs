@@ -88,7 +88,7 @@ fn the_record_says_in_words_who_answered_what_and_how() {
         shown.lines().find(|line| line.starts_with("approval ")).expect("a line").to_owned()
     };
     assert!(line("a").starts_with("approval   a.1 bash echo done >> witness: approved by "), "{}", line("a"));
-    assert!(line("a").ends_with(" (command k1), for run echo"), "{}", line("a"));
+    assert!(line("a").ends_with(" (command k1), for run =echo done >> witness"), "{}", line("a"));
     assert!(line("b").contains(": not now at ") && line("b").ends_with(" (command k2)"), "{}", line("b"));
     assert_eq!(line("c"), "approval   c.1 bash echo done >> witness: waits for an answer");
 }
