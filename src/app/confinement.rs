@@ -1,6 +1,7 @@
 //! What the kernel keeps commands from, as the configuration wishes and the kernel can, and what a person is told of a
 //! difference.
 
+use super::{herder::People, own_files};
 use crate::{
     config::{self, Config, ConfineFiles},
     domain::policy::{Policy, Verdict},
@@ -29,14 +30,31 @@ pub(super) const fn network(network: config::Network) -> Network {
 }
 
 /// What a person should know before commands run, a line each; nothing if no command could.
-pub(super) fn warnings(config: &Config, toolbox: &Toolbox, policy: &Policy) -> Vec<String> {
+pub(super) fn warnings(
+    config: &Config,
+    (toolbox, policy): (&Toolbox, &Policy),
+    people: People,
+) -> Vec<String> {
     let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
     let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
     let could_run = commands.any(|(name, effect)| policy.could_allow(name, effect) != Verdict::Deny);
     if !could_run {
         return Vec::new();
     }
-    gaps(config, confine::support()).into_iter().chain(missing_roots(config)).collect()
+    let asked = people == People::Asked && own_files::asks_about_some(config, toolbox, policy);
+    let answers = asked.then(|| unguarded(bounds(config).files)).flatten();
+    let gaps = gaps(config, confine::support());
+    gaps.into_iter().chain(answers.map(str::to_owned)).chain(missing_roots(config)).collect()
+}
+
+/// What people should know who are asked about some calls, while commands run unasked that reach so far.
+const fn unguarded(files: FileBounds) -> Option<&'static str> {
+    match files {
+        FileBounds::Open => Some(
+            "commands that nobody is asked about are not confined: they could answer approvals themselves",
+        ),
+        FileBounds::Workspace | FileBounds::Refused => None,
+    }
 }
 
 /// Which folders that commands are to write to are not there.
@@ -91,6 +109,28 @@ mod tests {
         std::fs::write(&file, text).expect("written");
         let sources = config::Sources { file: Some(file), ..config::Sources::default() };
         config::load(&sources).expect("a configuration").0
+    }
+
+    #[test]
+    fn whoever_is_asked_is_told_of_unasked_commands_that_could_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rules = folder.path().join("rules.toml");
+        let some = "name = \"some\"\n[[rule]]\ncommand = [\"echo\"]\ndecision = \"allow\"\n[[rule]]\ndecision = \"ask\"\n";
+        std::fs::write(&rules, some).expect("written");
+        let config = configured("[confine]\nfiles = \"off\"");
+        let toolbox = crate::app::tools::toolbox(&config, None).expect("tools");
+        let told = |policy: &str, people| {
+            let policy = config::policies::load(policy).expect("a policy");
+            let answer = |line: &String| line.contains("could answer approvals themselves");
+            warnings(&config, (&toolbox, &policy), people).iter().any(answer)
+        };
+        let some = rules.to_str().expect("UTF-8");
+        assert!(told(some, People::Asked));
+        assert!(!told(some, People::Absent));
+        for policy in ["careful", "edit-workspace", "trusted"] {
+            assert!(!told(policy, People::Asked), "{policy}");
+        }
+        assert_eq!((unguarded(FileBounds::Workspace), unguarded(FileBounds::Refused)), (None, None));
     }
 
     fn told(text: &str, files: Files, network: bool) -> Option<String> {

@@ -169,8 +169,8 @@ impl Herder {
     ) -> Result<Self, StartError> {
         let toolbox = tools::toolbox(config, state.spill_root())?;
         let policy = policy(config, &toolbox)?;
-        let warnings = confinement::warnings(config, &toolbox, &policy);
         let people = if settings.approvals.is_some() { People::Asked } else { People::Absent };
+        let warnings = confinement::warnings(config, (&toolbox, &policy), people);
         let relied_upon = match &state.folder {
             Some(folder) => own_files::relied_upon(config, (&toolbox, &policy), people, folder.path())?,
             None => Hidden::default(),

@@ -64,8 +64,8 @@ pub struct Exposed {
 
 /// The files by which answers of people are relied upon, in so far as no command that runs unasked can write to them: the state in
 /// this folder and the place where answers are left. Workspaces are to lie apart from them. There are none if nobody is asked
-/// about anything, or about every command; and where commands are kept from nothing there is no better place, as whoever
-/// configured that knows.
+/// about anything, or about every command; and where commands are kept from nothing there is no better place, of which a
+/// person is told at the start.
 ///
 /// # Errors
 /// Whatever the workspace, such commands may write to it.
@@ -75,14 +75,9 @@ pub(super) fn relied_upon(
     people: People,
     state: &Path,
 ) -> Result<Hidden, Exposed> {
-    let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
-    let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
-    let unasked = commands.any(|(name, effect)| policy.could_allow(name, effect) == Verdict::Allow);
-    let mut tools = toolbox.names().filter_map(|name| Some((name, toolbox.get(name)?.effect())));
-    let asked = tools.any(|(name, effect)| policy.could_ask(name, effect));
     let bounds = super::confinement::bounds(config);
     match (people, bounds.files) {
-        (People::Asked, FileBounds::Workspace) if unasked && asked => {}
+        (People::Asked, FileBounds::Workspace) if asks_about_some(config, toolbox, policy) => {}
         (People::Asked | People::Absent, FileBounds::Open | FileBounds::Workspace | FileBounds::Refused) => {
             return Ok(Hidden::default());
         }
@@ -93,6 +88,15 @@ pub(super) fn relied_upon(
         bounds.write_roots.iter().map(PathBuf::as_path).chain(confine::SHARED_FOLDERS.map(Path::new));
     roots.try_for_each(|root| check(&kept, state, root))?;
     Ok(kept)
+}
+
+/// Whether people are asked about some calls, while there are commands that run unasked.
+pub(super) fn asks_about_some(config: &Config, toolbox: &Toolbox, policy: &Policy) -> bool {
+    let commands = config.command_tools.keys().map(String::as_str).chain(["bash"]);
+    let mut commands = commands.filter_map(|name| Some((name, toolbox.get(name)?.effect())));
+    let unasked = commands.any(|(name, effect)| policy.could_allow(name, effect) == Verdict::Allow);
+    let mut tools = toolbox.names().filter_map(|name| Some((name, toolbox.get(name)?.effect())));
+    unasked && tools.any(|(name, effect)| policy.could_ask(name, effect))
 }
 
 /// Whether a folder that such commands may write to lies apart from what is relied upon.

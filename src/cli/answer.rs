@@ -28,7 +28,7 @@ use folder::Folder;
 pub(super) const APPROVE: &str = "Let calls run that wait for somebody to decide
 
 What is approved is that call alone, once, on what it touched and changed when it was asked about: if that has changed by the \
-time that it starts, it is asked about again. --for-run approves further calls of the same tool in its run.
+time that it starts, it is asked about again. --for-run approves further calls of the same tool in its run; its pattern has to fit the call itself.
 
 Several names are looked up first: if one is no approval's, nothing is answered. An answer is taken once. Given again by its \
 --command-id it is the same answer; any other is refused, and told of the first, which keeps no other name back.";

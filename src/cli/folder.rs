@@ -40,6 +40,9 @@ const BEGINNING: usize = 120;
 /// What an open run waits for that no process has.
 const UNATTENDED: &str = "nobody is at work on it; it goes on at the next start";
 
+/// What a run waits for beside that, if no process has it and it was paused.
+const HELD: &str = "held until it is resumed";
+
 /// The runs that are meant, the newest last, at most `limit` of them; and how many there are.
 pub(super) async fn list(
     state: &State,
@@ -235,7 +238,15 @@ impl<'a> Folder<'a> {
         self.is_attended && !run.is_interrupted()
     }
 
+    /// Whether it goes on only once somebody resumes it, whoever starts over the folder.
+    fn is_held(&self, run: &Run) -> bool {
+        !self.is_attended && run.is_paused() && run.outcome().is_none()
+    }
+
     fn state(&self, run: &Run) -> RunState {
+        if self.is_held(run) {
+            return RunState::Paused;
+        }
         match run.phase() {
             Phase::Ended(_) => RunState::Ended,
             Phase::New | Phase::Queued => RunState::Queued,
@@ -275,6 +286,12 @@ impl<'a> Folder<'a> {
     fn phase(&self, run: &Run) -> String {
         let asked: Vec<String> =
             run.open_approvals().map(|asked| approval_name(run, asked.approval)).collect();
+        if self.is_held(run) {
+            return match &*asked {
+                [] => HELD.to_owned(),
+                asked => format!("waits for approval {}; {HELD}", asked.join(", ")),
+            };
+        }
         if is_answered(run) {
             return if self.is_attended {
                 waiting::ANSWERED.to_owned()
@@ -353,45 +370,4 @@ pub(super) async fn named(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{
-        domain::{id::Seq, run::Input, time::Timestamp},
-        store::memory::MemoryStore,
-    };
-
-    /// Runs 1 to `count`, each labelled by whether its number is odd.
-    async fn store(count: u128) -> MemoryStore {
-        let store = MemoryStore::default();
-        for number in 1..=count {
-            let odd = number % 2 == 1;
-            let spec = format!(
-                r#"{{"task": "Do\nit", "attempt": 1, "model": "m", "workspace": "/w", "labels": {{"odd": "{odd}"}}}}"#
-            );
-            let run = RunId::new(uuid::Uuid::from_u128(number));
-            let submit = Input::Submit(Arc::new(serde_json::from_str(&spec).expect("a spec")));
-            let facts = Run::new(run).decide(submit, Timestamp::from_micros(1)).expect("a fact");
-            let ticket = store.append(run, Seq::START, &facts).expect("taken");
-            store.durable(ticket).await.expect("kept");
-        }
-        store
-    }
-
-    #[tokio::test]
-    async fn the_newest_are_listed_and_all_that_match_are_counted() {
-        let store = store(5).await;
-        let origin = OriginArgs { labels: vec![("odd".into(), "true".into())], ..OriginArgs::default() };
-        let odd = FilterArgs { origin, ..FilterArgs::default() };
-        let mut state = State::in_memory();
-        state.store = Arc::new(store);
-        let list = list(&state, &odd, Some(2)).await.expect("readable");
-        let ids: Vec<_> = list.runs.iter().map(|run| run.id.chars().last()).collect();
-        assert_eq!(ids, [Some('3'), Some('5')]);
-        assert_eq!((list.counts.total, list.counts.open), (3, 3));
-        let run = &list.runs[0];
-        assert_eq!((run.phase.as_str(), run.state), ("queued: waits for a slot", RunState::Queued));
-        assert_eq!(run.about, "Do it");
-    }
-}
+mod tests;

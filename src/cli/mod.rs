@@ -267,7 +267,7 @@ impl Cli {
         };
         let (config, effective) = config::load(&sources)?;
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        start_log(&config, screen.clone())?;
+        start_log(&config, &self.command, screen.clone())?;
         let socket = self.global.socket();
         let args::GlobalArgs { state, policy, .. } = self.global;
         let context = Context { config, effective, state, socket, policy, screen };
@@ -375,9 +375,13 @@ impl Cli {
     }
 }
 
-fn start_log(config: &Config, screen: MultiProgress) -> Result<(), log::LogError> {
-    let directives = std::env::var(log::VARIABLE).unwrap_or_else(|_| config.telemetry.log.clone());
+fn start_log(config: &Config, command: &Command, screen: MultiProgress) -> Result<(), log::LogError> {
+    let named = std::env::var(log::VARIABLE).ok();
+    let is_serve = matches!(command, Command::Serve(_));
+    let is_asked_for = is_serve || named.is_some() || config.telemetry.log != log::UNASKED;
+    let directives = named.unwrap_or_else(|| config.telemetry.log.clone());
     let format = match config.telemetry.log_format {
+        LogFormat::Text if !is_asked_for => log::Format::Sentences,
         LogFormat::Text => log::Format::Text { color: colored(&io::stderr()) },
         LogFormat::Json => log::Format::Json,
     };

@@ -16,6 +16,12 @@ fn the_definitions_hold_together() {
 }
 
 #[test]
+fn nobody_has_asked_for_the_log_of_the_built_in_layer() {
+    let (config, _) = config::load(&Sources::default()).expect("defaults");
+    assert_eq!(config.telemetry.log, log::UNASKED);
+}
+
+#[test]
 fn help_of_every_command() {
     let mut whole = Cli::command().term_width(100);
     whole.build();

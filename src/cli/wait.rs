@@ -6,7 +6,9 @@ use clap::Args;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
 use super::{
-    Context, Exit, UsageError, args,
+    Context, Exit, UsageError,
+    approvals::shown,
+    args,
     asking::{self, WINDOW, patiently},
     render::one_line,
     start::say,
@@ -16,7 +18,7 @@ use super::{
 use crate::{
     daemon::{
         client::{Client, ClientError, Route},
-        wire::{BatchState, BatchView, Code, RunDetail, RunState, RunView},
+        wire::{BatchState, BatchView, Code, RunDetail, RunState, RunView, WaitReason},
     },
     domain::outcome::Outcome,
 };
@@ -38,6 +40,9 @@ EXIT CODES
 
 /// How often a batch is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The event that people are asked by.
+const ASKED: &str = "approval_requested";
 
 /// Flags of `herder wait`.
 #[derive(Clone, Debug, Args)]
@@ -142,11 +147,16 @@ async fn all(client: &Client, awaited: Vec<Awaited>, any: bool, json: bool) -> a
 pub(super) async fn run(client: &Client, mut detail: RunDetail) -> Result<RunDetail, ClientError> {
     let route = Route::to(["v1", "runs", &detail.run.id]);
     let mut seen = detail.events;
+    let mut told = None;
     while detail.run.state != RunState::Ended {
+        tell_anew(&mut told, wanted(&detail));
         let events = Route::to(["v1", "runs", &detail.run.id, "events"]);
         let mut follower = client.follow(events, Some(seen));
         while let Some(event) = follower.next().await? {
             seen = event.id.unwrap_or(seen);
+            if event.name == ASKED {
+                tell_anew(&mut told, wanted(&patiently(WINDOW, || client.get(&route)).await?));
+            }
         }
         detail = patiently(WINDOW, || client.get(&route)).await?;
     }
@@ -155,11 +165,35 @@ pub(super) async fn run(client: &Client, mut detail: RunDetail) -> Result<RunDet
 
 async fn batch(client: &Client, mut view: BatchView) -> Result<BatchView, ClientError> {
     let route = Route::to(["v1", "batches", &view.id]);
+    let mut told = None;
     while goes_on(&view) {
+        tell_anew(&mut told, wanted_by(&view));
         tokio::time::sleep(INTERVAL).await;
         view = patiently(WINDOW, || client.get(&route)).await?;
     }
     Ok(view)
+}
+
+/// Says what people are wanted for, unless that was said last.
+fn tell_anew(told: &mut Option<String>, wanted: Option<String>) {
+    if let Some(wanted) = wanted.filter(|wanted| Some(wanted) != told.as_ref()) {
+        say(&wanted);
+        *told = Some(wanted);
+    }
+}
+
+/// Which approvals a run waits for.
+fn wanted(detail: &RunDetail) -> Option<String> {
+    let open = detail.approvals.iter().filter(|approval| approval.resolution.is_none());
+    let names: Vec<&str> = open.map(shown::name).collect();
+    (!names.is_empty()).then(|| format!("run {} waits for approval {}", detail.run.id, names.join(", ")))
+}
+
+/// How many runs of a batch wait for approval.
+fn wanted_by(view: &BatchView) -> Option<String> {
+    let wait = view.waits.iter().find(|wait| wait.reason == WaitReason::Approval)?;
+    let verb = if wait.runs == 1 { "run waits" } else { "runs wait" };
+    Some(format!("batch {}: {} {verb} for approval", one_line(&view.name, 40), wait.runs))
 }
 
 /// Whether runs of it are open, as those of a batch that is being cancelled, or will be.
@@ -276,6 +310,29 @@ mod tests {
         assert_eq!(waited(&["one", "in.jsonl"], &daemon("done", 0)).await, Exit::Done);
         assert_eq!(waited(&["one"], &daemon("failed", 0)).await, Exit::NotDone);
         assert_eq!(waited(&["in.jsonl"], &daemon("done", 1)).await, Exit::NotDone);
+    }
+
+    #[test]
+    fn what_people_are_wanted_for_is_told_by_name_while_it_is_open() {
+        let approval = |number: u32, resolution: Value| {
+            json!({"id": format!("r1.{number}"), "name": format!("one.{number}"), "run": "r1", "number": number, "call": "c",
+                "tool": "bash", "what": "ls", "rule": "", "asked_at": "", "resolution": resolution})
+        };
+        let told = |approvals: Value| {
+            let mut detail = detail(None);
+            detail["approvals"] = approvals;
+            wanted(&serde_json::from_value(detail).expect("a run"))
+        };
+        let approved = json!({"how": "approved", "at": ""});
+        assert_eq!(told(json!([approval(1, approved.clone())])), None);
+        assert_eq!(
+            told(json!([approval(1, approved), approval(2, Value::Null)])).as_deref(),
+            Some("run r1 waits for approval one.2")
+        );
+        let mut view = batch_view("open", json!({}));
+        view["waits"] = json!([{"reason": "approval", "runs": 2, "until": null}]);
+        let view = serde_json::from_value(view).expect("a batch");
+        assert_eq!(wanted_by(&view).as_deref(), Some("batch in.jsonl: 2 runs wait for approval"));
     }
 
     #[tokio::test]

@@ -102,7 +102,7 @@ fn looks_like_file(name: &str) -> bool {
 /// # Errors
 /// The first thing that is wrong with it, and where.
 pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
-    toml::from_str(text).map_err(|error| {
+    let policy: Policy = toml::from_str(text).map_err(|error| {
         let place = error.span().unwrap_or(0..0);
         let message = error.message().trim().replace('\n', ", ").replace('`', "'");
         let what = match field_at(text, &place) {
@@ -110,7 +110,17 @@ pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
             Some(_) | None => message,
         };
         PolicyError::Invalid { file: file.to_owned(), line: line_at(text, place.start), what }
-    })
+    })?;
+    match policy.fits_nothing() {
+        None => Ok(policy),
+        Some(rule) => Err(PolicyError::Invalid {
+            file: file.to_owned(),
+            line: line_of_rule(text, rule),
+            what: format!(
+                "rule {rule} has both path and command, and so never fits: path is about tools on files; write two rules"
+            ),
+        }),
+    }
 }
 
 /// Where a rule begins; the first rule is 1.
@@ -263,6 +273,11 @@ mod tests {
             (
                 "name = \"x\"\n[[rule]]\nargs = { url = [] }\ndecision = \"deny\"",
                 "p.toml:3: args: the empty list of \"url\" fits nothing; [\"*\"] fits any value",
+            ),
+            (
+                "name = \"x\"\n[[rule]]\ndecision = \"ask\"\n[[rule]]\npath = [\"a\"]\ncommand = [\"cat\"]\ndecision = \"deny\"",
+                "p.toml:4: rule 2 has both path and command, and so never fits: path is about tools on files; write two \
+                 rules",
             ),
         ];
         for (text, said) in cases {

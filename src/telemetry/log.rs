@@ -11,14 +11,21 @@ use std::{
 use indicatif::MultiProgress;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
 
+use super::sentence::Sentences;
+
 /// The variable with directives.
 pub const VARIABLE: &str = "HERDER_LOG";
+
+/// The directives of the built-in layer: whoever has them has asked for no log.
+pub const UNASKED: &str = "warn";
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people, in colour on a terminal.
     Text { color: bool },
+    /// Sentences among those that a command says itself.
+    Sentences,
     /// For programs.
     Json,
 }
@@ -52,6 +59,10 @@ pub fn start(directives: &str, format: Format, screen: MultiProgress) -> Result<
         Format::Text { color } => {
             let lines =
                 tracing_subscriber::fmt::layer().with_writer(screen).with_ansi(color).with_target(false);
+            registry.with(lines).try_init()
+        }
+        Format::Sentences => {
+            let lines = tracing_subscriber::fmt::layer().event_format(Sentences).with_writer(screen);
             registry.with(lines).try_init()
         }
         Format::Json => {

@@ -5,4 +5,5 @@
 pub mod log;
 pub mod metric;
 pub mod prometheus;
+mod sentence;
 pub mod span;

@@ -11,7 +11,8 @@ const BATCH: [&str; 7] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "c
 fn asked() -> Place {
     let place = Place::new();
     place.tasks("in.jsonl", &["a", "b", "c"].map(|id| bash(id, "echo done >> witness")));
-    place.herder(&BATCH).expect(1);
+    let told = place.herder(&BATCH).expect(1).err;
+    assert!(told.contains("0 queued, 3 waiting: approval"), "{told}");
     place
 }
 
@@ -68,13 +69,17 @@ fn a_run_does_not_wait_for_an_approval_any_more_that_was_answered() {
 #[test]
 fn the_record_says_in_words_who_answered_what_and_how() {
     let place = asked();
-    on_state(&place, &["approve", "a.1", "--command-id", "k1", "--for-run", "echo"]).expect(0);
+    on_state(&place, &["approve", "a.1", "--command-id", "k1", "--for-run", "=echo done >> witness"])
+        .expect(0);
     on_state(&place, &["reject", "b.1", "--command-id", "k2", "--reason", "not now"]).expect(0);
     let events = on_state(&place, &["events", "--all"]).expect(0).out;
     let resolved: Vec<&str> = events.lines().filter(|line| line.contains("approval_resolved")).collect();
     assert_eq!(resolved.len(), 2, "{events}");
     assert!(resolved[0].contains(" approved by "), "{resolved:?}");
-    assert!(resolved[0].ends_with(r#" (command k1), as is every bash that fits "echo""#), "{resolved:?}");
+    assert!(
+        resolved[0].ends_with(r#" (command k1), as is every bash that fits "=echo done >> witness""#),
+        "{resolved:?}"
+    );
     assert!(resolved[1].contains(" rejected by "), "{resolved:?}");
     assert!(resolved[1].ends_with(r#" (command k2): "not now""#), "{resolved:?}");
 
@@ -83,7 +88,7 @@ fn the_record_says_in_words_who_answered_what_and_how() {
         shown.lines().find(|line| line.starts_with("approval ")).expect("a line").to_owned()
     };
     assert!(line("a").starts_with("approval   a.1 bash echo done >> witness: approved by "), "{}", line("a"));
-    assert!(line("a").ends_with(" (command k1), for run echo"), "{}", line("a"));
+    assert!(line("a").ends_with(" (command k1), for run =echo done >> witness"), "{}", line("a"));
     assert!(line("b").contains(": not now at ") && line("b").ends_with(" (command k2)"), "{}", line("b"));
     assert_eq!(line("c"), "approval   c.1 bash echo done >> witness: waits for an answer");
 }
@@ -99,7 +104,7 @@ fn the_record_says_of_an_approval_that_expired_and_of_a_call_that_was_denied() {
     let found = |what: &str| events.lines().find(|line| line.contains(what)).unwrap_or_default().to_owned();
     assert!(found("approval_requested").contains("; denied by itself at "), "{events}");
     assert!(found("approval_resolved").contains(" expired"), "{events}");
-    assert!(found(" denied: rule 1 of policy careful").contains("secrets are kept"), "{events}");
+    assert!(found(" denied: rule 1 of policy careful").contains("secrets are closed"), "{events}");
 }
 
 #[test]

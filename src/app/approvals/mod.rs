@@ -12,11 +12,11 @@ use super::state::{self, FindError};
 use crate::{
     clock::{Clock, rfc3339},
     domain::{
-        call::ToolCall,
+        call::{EffectClass, ToolCall},
         event::{ApprovalResolved, Envelope, Event, Grant, Resolution},
         id::{RunId, Seq},
         message::Message,
-        policy::Policy,
+        policy::{Policy, Subject, Verdict},
         run::{Answer, Approval, Refused, Run},
         time::Timestamp,
     },
@@ -178,7 +178,7 @@ impl Found {
     /// What was said, as the run takes it. Where no tools are at hand, what is shown of the call tells whether it is a command.
     ///
     /// # Errors
-    /// A pattern that is none.
+    /// A pattern that is none, or that the very call does not fit.
     pub fn answer(&self, said: &Said, tools: Option<&Toolbox>) -> Result<Answer, AnswerError> {
         let pattern = match said {
             Said::Approve { for_run: None } => return Ok(Answer::Approve(None)),
@@ -187,14 +187,47 @@ impl Found {
         };
         let tool = self.call().map(|call| call.name.clone()).unwrap_or_default();
         let grant = Grant { tool, pattern: pattern.as_str().into() };
-        let runs_commands = self.command(tools).is_some();
-        if runs_commands && grant.whole_line().is_some() {
-            return Ok(Answer::Approve(Some(grant)));
+        let command = self.command(tools);
+        let wrong = |what| AnswerError::Pattern { pattern: pattern.clone(), what };
+        let fits = match &command {
+            Some(command) if grant.whole_line().is_some() => grant.is_exactly(command),
+            Some(_) | None => {
+                let policy = Policy::granting(&grant, command.is_some()).map_err(wrong)?;
+                self.is_allowed(&policy, &grant, command.as_deref())
+            }
+        };
+        match fits {
+            true => Ok(Answer::Approve(Some(grant))),
+            false => {
+                let what = "the call that is approved does not fit it; give a pattern that it fits, or none";
+                Err(wrong(what.to_owned()))
+            }
         }
-        match Policy::granting(&grant, runs_commands) {
-            Ok(_) => Ok(Answer::Approve(Some(grant))),
-            Err(what) => Err(AnswerError::Pattern { pattern: pattern.clone(), what }),
+    }
+
+    /// Whether the policy of a grant allows this very call.
+    fn is_allowed(&self, policy: &Policy, grant: &Grant, command: Option<&str>) -> bool {
+        let allows = |path: &str| {
+            let (tool, effect) = (&*grant.tool, EffectClass::Outside);
+            let subject = Subject { tool, effect, paths: &[path], command, arguments: None };
+            policy.verdict(&subject) == Verdict::Allow
+        };
+        if command.is_some() {
+            return allows("");
         }
+        let touched = self.approval().map(|approval| &*approval.request.access).unwrap_or_default();
+        !touched.is_empty() && touched.iter().all(|access| self.names(&access.path).any(&allows))
+    }
+
+    /// What a path may be called in the run's workspace: of one that has another real path, or is the run's own, it is not known
+    /// here where it ends.
+    fn names<'a>(&self, path: &'a str) -> impl Iterator<Item = &'a str> {
+        let workspace = self.run.spec().map(|spec| &*spec.workspace).unwrap_or_default();
+        let inside = path.strip_prefix(workspace).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = inside.map(|rest| rest.trim_start_matches('/'));
+        let ends = path.match_indices('/').filter_map(|(at, _)| path.get(at + 1..)).chain([path, ""]);
+        let ends = inside.is_none().then_some(ends);
+        inside.into_iter().chain(ends.into_iter().flatten())
     }
 
     /// The command line that is asked about, if it is one.

@@ -126,7 +126,7 @@ async fn a_pattern_for_the_run_is_checked_before_anything_is_answered() {
         let grant = Grant { tool: "bash".into(), pattern: pattern.into() };
         assert_eq!(answer(pattern).expect("a pattern"), Answer::Approve(Some(grant)));
     }
-    for wrong in ["", "make && rm", "\"make"] {
+    for wrong in ["", "make && rm", "\"make", "rm *", "make $", "=make", "Makefile"] {
         assert!(matches!(answer(wrong), Err(AnswerError::Pattern { .. })), "{wrong}");
     }
     let (tools, workspaces) = (Toolbox::default(), Workspaces::default());
@@ -167,7 +167,10 @@ async fn what_is_shown_of_a_call_makes_it_no_command_where_its_tool_runs_none() 
     tools.register(Arc::new(Plain(spec))).expect("fit");
     let said = |pattern: &str| Said::Approve { for_run: Some(pattern.to_owned()) };
     // A path can be called so; no command can.
-    found.answer(&said("make && rm"), Some(&tools)).expect("a path");
+    found.answer(&said("{Makefile,make && rm}"), Some(&tools)).expect("a path");
+    for other in ["src/**", "make && rm", "w/Makefile"] {
+        assert!(found.answer(&said(other), Some(&tools)).is_err(), "{other} is not its file");
+    }
     assert!(found.answer(&said("/etc/*"), Some(&tools)).is_err(), "no path in the workspace");
     assert_eq!(
         found.exact_pattern(&tools, &Workspaces::default()).await.as_deref(),

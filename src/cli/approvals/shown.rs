@@ -48,13 +48,23 @@ pub(super) fn table(approvals: &[ApprovalView], with_resolved: bool, now: Timest
         [
             name(approval).to_owned(),
             from_rfc3339(&approval.asked_at).map_or_else(|| "-".to_owned(), |at| age(now.since(at))),
-            expires.map_or_else(|| "-".to_owned(), |at| time_of_day(at, now)),
+            expires.map_or_else(|| "-".to_owned(), |at| until(at, now)),
             one_line(&approval.tool, WHAT_WIDTH),
             one_line(&exact(&approval.what), WHAT_WIDTH),
             one_line(if with_resolved { &resolved } else { &approval.rule }, RULE_WIDTH),
         ]
     });
     table::table(heads, rows)
+}
+
+/// When an answer comes too late: what is less than a minute away is told to the second.
+fn until(at: Timestamp, now: Timestamp) -> String {
+    const MINUTE: Duration = Duration::from_secs(60);
+    match at.since(now) {
+        left if left.is_zero() => "expired".to_owned(),
+        left if left < MINUTE => format!("in {}", age(left)),
+        _longer => time_of_day(at, now),
+    }
 }
 
 /// To the second: nobody counts what is less.
@@ -101,6 +111,10 @@ pub(in crate::cli) fn whole(detail: &ApprovalDetail, paint: Paint, extent: Exten
     rows.push(("workspace", detail.workspace.clone()));
     rows.push(("asked", approval.asked_at.clone()));
     rows.extend(approval.expires_at.clone().map(|at| ("expires", at)));
+    if let Some(earlier) = detail.supersedes {
+        let what = if detail.after.is_some() { "the file" } else { "what it would do" };
+        rows.push(("again", format!("{what} has changed since approval {earlier}")));
+    }
     if let Some(resolved) = &approval.resolution {
         rows.push(("resolved", format!("{} at {}", resolution(resolved), resolved.at)));
         rows.extend(resolved.command_id.clone().map(|command| ("command", command)));
@@ -142,7 +156,7 @@ fn change(detail: &ApprovalDetail, paint: Paint, extent: Extent) -> String {
 }
 
 /// A text in which nothing is hidden: what a terminal would obey, or not show, is written out.
-fn exact(text: &str) -> String {
+pub(in crate::cli) fn exact(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if is_unseen(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
@@ -212,6 +226,21 @@ mod tests {
         let command = serde_json::json!({"after": null, "preview": "rm -rf a\u{202e}b\r\u{200b}\té"});
         let command = whole(&detail(command), Paint::Plain, Extent::Whole);
         assert!(command.ends_with("\nrm -rf a\\u{202e}b\\u{d}\\u{200b}\té"), "{command}");
+    }
+
+    #[test]
+    fn who_is_asked_again_is_told_why() {
+        let again = detail(serde_json::json!({"supersedes": 1}));
+        let shown = whole(&again, Paint::Plain, Extent::Whole);
+        assert!(shown.contains("\nagain     the file has changed since approval 1\n"), "{shown}");
+    }
+
+    #[test]
+    fn time_that_is_over_or_almost_is_told() {
+        let now = from_rfc3339("2026-11-30T13:00:00Z").expect("a time");
+        let told = ["2026-11-30T12:59:59Z", "2026-11-30T13:00:42Z", "2026-11-30T13:05:00Z"]
+            .map(|at| until(from_rfc3339(at).expect("a time"), now));
+        assert_eq!(told, ["expired", "in 42s", "13:05 UTC"]);
     }
 
     #[test]

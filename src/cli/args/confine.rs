@@ -8,7 +8,7 @@ use crate::config::Flag;
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Commands of tools")]
 pub struct ConfineArgs {
-    /// Whether commands may write in their workspace and TMPDIR alone
+    /// Whether commands may write in their workspace, TMPDIR and /dev/shm alone
     #[arg(long, value_name = "WHAT")]
     pub confine: Option<ConfineArg>,
     /// Whether commands may use the network

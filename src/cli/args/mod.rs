@@ -77,7 +77,9 @@ pub struct TaskArgs {
     /// Turns that a run may take
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_turns: Option<u32>,
-    /// Time that a run may take, as 90s or 10m
+    /// Time that a run may take, as 90s or 10m; what passes while herder is down does not count
+    ///
+    /// Nor does, where herder was killed, what had passed since its last record of the run.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// Dollars that a run may cost
@@ -145,7 +147,9 @@ pub struct AskArgs {
     /// Have runs wait for people who answer with `herder approve` and `herder reject`; else such a call is denied
     #[arg(long)]
     pub park: bool,
-    /// Time to answer in, after which the call is denied
+    /// Time to answer in, after which the call is denied; for calls asked about from now on
+    ///
+    /// A call that people were asked about before keeps the time that it was given then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub approval_timeout: Option<Duration>,
 }

@@ -10,7 +10,10 @@ use crate::{
         Supervisor,
         supervisor::{Blocked, Load},
     },
-    app::batch::{Batch, Event, Report},
+    app::{
+        batch::{Batch, Event, Report},
+        waiting,
+    },
     cli::{
         Context,
         progress::{Progress, Reporter, Rest},
@@ -21,6 +24,7 @@ use crate::{
     clock::{Clock as _, SystemClock},
     domain::{
         budget::{Node, Standing},
+        event::ParkReason,
         id::BatchId,
     },
 };
@@ -104,6 +108,11 @@ impl Shown {
             self.progress.set_waits(Vec::new());
         }
         let Report { halted, unfinished, unaffordable, undecided, .. } = *report;
+        if let (1.., Some(Blocked::Approval)) = (undecided, &report.blocked) {
+            // They may have come to wait since the last tick.
+            let approval = waiting::words(ParkReason::Approval, None, SystemClock.now());
+            self.progress.set_waits(vec![(undecided, approval)]);
+        }
         let rest = Rest { halted, unfinished, unaffordable };
         self.reporter.finish(&self.progress, self.since.elapsed(), rest);
         if let Some(Blocked::Account(shut)) = &report.blocked {

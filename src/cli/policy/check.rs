@@ -9,6 +9,7 @@ use crate::{
     app::tools,
     cli::{
         Context, Exit, UsageError,
+        approvals::shown::exact,
         render::one_line,
         stdout::Output,
         table::{Side, table},
@@ -124,7 +125,7 @@ pub(super) fn main(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> 
         if !judged.is_empty() {
             let _open = out.line(&shown(&judged))?;
         }
-        out.line(&format!("{}: {reason}", verdict.as_str()))?
+        out.line(&format!("{}: {}", verdict.as_str(), one_line(&exact(&reason), usize::MAX)))?
     };
     let _open = out.flush()?;
     Ok(if verdict == Verdict::Allow { Exit::Done } else { Exit::NotDone })
@@ -208,8 +209,8 @@ fn shown(judged: &[Judged]) -> String {
             [
                 judged.verdict.as_str().to_owned(),
                 judged.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string()),
-                one_line(&judged.part.text, WIDTH),
-                judged.part.remark().map_or_else(String::new, |remark| one_line(&remark, WIDTH)),
+                one_line(&exact(&judged.part.text), WIDTH),
+                judged.part.remark().map_or_else(String::new, |remark| one_line(&exact(&remark), WIDTH)),
             ]
         }),
     )
@@ -218,6 +219,21 @@ fn shown(judged: &[Judged]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_deceive_the_eye_is_written_out_in_the_table() {
+        let policy = policies::load("careful").unwrap();
+        let subject = Subject {
+            tool: "bash",
+            effect: EffectClass::Outside,
+            paths: &[""],
+            command: Some("echo a\u{202e}b > c\u{200b}"),
+            arguments: None,
+        };
+        let table = shown(&policy.judge_parts(&subject));
+        assert!(table.contains(r"echo a\u{202e}b > c\u{200b}"), "{table}");
+        assert!(table.contains(r"writes to c\u{200b}"), "{table}");
+    }
 
     #[test]
     fn several_words_are_one_line_with_its_operators_and_quotes() {

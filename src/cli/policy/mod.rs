@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::{Context, Exit, stdout::Output};
-use crate::config::policies;
+use crate::{app::tools, config::policies};
 
 mod check;
 
@@ -15,7 +15,7 @@ what it leaves out fits every call:
 
   tools         names of tools
   effect        read, write, outside, or a list of them
-  path          patterns of paths in the workspace; of several paths, the strictest verdict holds
+  path          patterns of paths in the workspace, for tools on files; of several paths, the strictest verdict holds
   command       patterns of commands, for tools that run a command line, as bash does
   redirections  true lets the commands of an allow rule write to files with > and its like
   args          patterns of arguments by name: args = { url = [\"https://example.org/*\"] }
@@ -75,8 +75,10 @@ pub(crate) fn main(args: &PolicyArgs, context: &Context) -> anyhow::Result<Exit>
             out.line(&policies::names().map(line).collect::<Vec<_>>().join("\n"))?
         }
         Verb::Show { name } => {
+            let toolbox = tools::toolbox(&context.config, None)?;
+            let tools: Vec<&str> = toolbox.names().map(|name| &**name).collect();
             // A file that is no policy is told as that, and not printed.
-            policies::load(name)?;
+            policies::load_for(name, &tools)?;
             out.text(&policies::text(name)?)?
         }
     };

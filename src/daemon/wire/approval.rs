@@ -119,6 +119,9 @@ pub struct ApprovalDetail {
     pub after: Option<String>,
     /// The change as a unified diff, or the command.
     pub preview: Option<String>,
+    /// The number of the approval of the same call that this one came after, as what the call would do had changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<u32>,
 }
 
 /// A page of approvals, the newest last.
@@ -209,10 +212,9 @@ fn detail(
             rule: request.rule.clone(),
             asked_at: rfc3339(approval.at),
             expires_at: request.expires_at.map(rfc3339),
-            resolution: log.iter().rev().find_map(|Envelope { fact, .. }| {
-                let Event::ApprovalResolved(resolved) = &fact.event else { return None };
-                (resolved.approval == number).then(|| resolution(resolved, fact.at))
-            }),
+            resolution: resolutions(log)
+                .find(|(resolved, _)| resolved.approval == number)
+                .map(|(resolved, at)| resolution(resolved, at)),
         },
         workspace: spec.workspace.to_string(),
         arguments: serde_json::from_str(arguments).unwrap_or_default(),
@@ -220,7 +222,20 @@ fn detail(
         before: request.change.as_ref().and_then(|change| change.before.clone()),
         after: request.change.as_ref().map(|change| change.after.clone()),
         preview: request.preview.as_deref().map(str::to_owned),
+        supersedes: resolutions(log)
+            .filter(|(resolved, _)| resolved.call == request.call && resolved.approval < number)
+            .find_map(|(resolved, _)| {
+                (resolved.resolution == Resolution::Superseded).then_some(resolved.approval)
+            }),
     }
+}
+
+/// What became of approvals and when, the last first.
+fn resolutions(log: &[Envelope]) -> impl Iterator<Item = (&ApprovalResolved, Timestamp)> {
+    log.iter().rev().filter_map(|Envelope { fact, .. }| {
+        let Event::ApprovalResolved(resolved) = &fact.event else { return None };
+        Some((&**resolved, fact.at))
+    })
 }
 
 fn resolution(resolved: &ApprovalResolved, at: Timestamp) -> ResolutionView {

@@ -170,6 +170,11 @@ impl Policy {
         named.filter(|unknown| !known.contains(&unknown.tool.as_str())).collect()
     }
 
+    /// The first rule that would silently do nothing, as it names both commands and paths; the first of all is 1.
+    pub fn fits_nothing(&self) -> Option<usize> {
+        self.rules.iter().zip(1..).find(|(rule, _)| rule.never_fits()).map(|(_, number)| number)
+    }
+
     /// The commands to judge. A line is not split for rules none of which looks at them.
     fn parts(&self, subject: &Subject<'_>) -> Vec<Part> {
         let looks = |rule: &Rule| rule.names_commands() && rule.covers(subject.tool, subject.effect);

@@ -67,6 +67,11 @@ impl Rule {
         }
     }
 
+    /// Whether no call fits: a command line touches the workspace as a whole, and no path within it.
+    pub(super) fn never_fits(&self) -> bool {
+        self.command.is_some() && self.path.as_ref().is_some_and(|paths| !paths.0.is_match(""))
+    }
+
     pub(super) const fn names_commands(&self) -> bool {
         self.command.is_some()
     }

@@ -116,7 +116,7 @@ impl Reader<'_, '_> {
 
     /// Adds what `outer` runs.
     fn within(&mut self, outer: Command, name: &str, inner: Vec<Inner>) -> Read<()> {
-        let Command { sets, reaches, .. } = outer;
+        let Command { text: whole, sets, reaches, .. } = outer;
         let place = if name == "find" { "find -exec".to_owned() } else { name.to_owned() };
         for inner in inner {
             match inner {
@@ -135,12 +135,13 @@ impl Reader<'_, '_> {
                     self.within = before;
                 }
                 Inner::Here(text) => {
-                    self.standing_alone(&sets, &reaches)?;
+                    self.standing_alone(&whole, &sets, &reaches)?;
                     self.elsewhere(&text, &place, self.is_sh)?;
                 }
                 Inner::Shell { text, is_sh } => {
-                    self.standing_alone(&sets, &reaches)?;
-                    self.elsewhere(&text, &format!("{place} -c"), is_sh)?;
+                    self.standing_alone(&whole, &sets, &reaches)?;
+                    let place = if name == "watch" { place.clone() } else { format!("{place} -c") };
+                    self.elsewhere(&text, &place, is_sh)?;
                 }
             }
         }
@@ -156,13 +157,14 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// What is set and written to for a whole text of commands.
-    fn standing_alone(&mut self, sets: &[String], reaches: &[String]) -> Read<()> {
+    /// What is set and written to for a whole text of commands, by the command that `whole` is.
+    fn standing_alone(&mut self, whole: &str, sets: &[String], reaches: &[String]) -> Read<()> {
         let altering = sets.iter().find(|name| names::alters(name)).map(|name| names::why_it_alters(name));
         if sets.is_empty() && reaches.is_empty() {
             return Ok(());
         }
-        let command = Command { sets: sets.to_vec(), reaches: reaches.to_vec(), ..Command::default() };
+        let (text, sets, reaches) = (whole.to_owned(), sets.to_vec(), reaches.to_vec());
+        let command = Command { text, sets, reaches, ..Command::default() };
         self.add(command, altering.map_or(Sight::Clear, Sight::Hidden))
     }
 
