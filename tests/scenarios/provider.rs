@@ -97,7 +97,7 @@ async fn a_batch_whose_account_is_used_up_stops_with_one_sentence_and_goes_on_la
     let place = place(&server);
     batch(&place);
     let ended = place.herder(&BATCH).expect(1);
-    let told: Vec<_> = ended.err.lines().filter(|line| line.starts_with("herder: account ")).collect();
+    let told: Vec<_> = ended.err.lines().filter(|line| line.starts_with("herder: account 127")).collect();
     assert_eq!(told.len(), 1, "{}", ended.err);
     let used_up = " is used up (HTTP 429: You exceeded your current quota (insufficient_quota)); go on when there is more";
     assert!(told[0].ends_with(used_up), "{}", told[0]);
