@@ -21,7 +21,7 @@ use crate::{
     },
     store::{
         EventStore, RunFilter, RunRecord, StoreError,
-        folder::{FolderError, StateFolder},
+        folder::{FolderError, LOG, StateFolder},
         memory::MemoryStore,
         sqlite::{self, OpenError, SqliteStore},
     },
@@ -71,7 +71,6 @@ impl Drop for State {
 }
 
 /// The log's file, and what SQLite writes before it.
-const LOG: &str = "log.db";
 const LOG_AHEAD: &str = "log.db-wal";
 
 /// How long a reader waits for a writer in its way.
@@ -129,16 +128,7 @@ impl State {
         check_not_emptied(folder.path())?;
         make_private(&folder.log())?;
         let store = Arc::new(SqliteStore::open(&folder.log(), options)?);
-        let aside = folder.path().to_owned();
-        Ok(Self {
-            store: store.clone(),
-            folder: Some(folder),
-            results: None,
-            input: None,
-            sqlite: Some(store),
-            passing: None,
-            aside,
-        })
+        Ok(Self::of(folder, store))
     }
 
     /// Opens the folder to read, also while another process writes to it.
@@ -154,16 +144,19 @@ impl State {
         }
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
-        let aside = folder.path().to_owned();
-        Ok(Self {
+        Ok(Self::of(folder, store))
+    }
+
+    fn of(folder: StateFolder, store: Arc<SqliteStore>) -> Self {
+        Self {
+            aside: folder.path().to_owned(),
             store: store.clone(),
             folder: Some(folder),
             results: None,
             input: None,
             sqlite: Some(store),
             passing: None,
-            aside,
-        })
+        }
     }
 
     /// Whether a process is at work on the runs that are open; else they go on once one is again. Where that cannot be known,

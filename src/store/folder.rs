@@ -18,6 +18,9 @@ use crate::domain::id::RunId;
 const FORMAT: u32 = 1;
 const FORMAT_PREFIX: &str = "herder state ";
 
+/// The log's name in its folder.
+pub const LOG: &str = "log.db";
+
 /// Why a state folder could not be opened. Each is a sentence for whoever named the folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -120,7 +123,7 @@ impl StateFolder {
             Ok(None) | Err(FolderError::Damaged { .. }) => true,
             Err(error) => return Err(error),
         };
-        if is_damaged && !path.join("log.db").exists() {
+        if is_damaged && !path.join(LOG).exists() {
             return Err(FolderError::Missing { path: path.to_owned() });
         }
         check_own(path)?;
@@ -160,7 +163,7 @@ impl StateFolder {
 
     /// Where the log is.
     pub fn log(&self) -> PathBuf {
-        self.path.join("log.db")
+        self.path.join(LOG)
     }
 
     /// Where a run's outputs are that are too long for the log.
@@ -199,10 +202,8 @@ fn format(folder: &Path) -> Result<Option<()>, FolderError> {
 
 /// Files that are written to by their names, and folders in which files are made.
 const FILES: [&str; 8] =
-    ["format", "lock", "log.db", "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
+    ["format", "lock", LOG, "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
 const FOLDERS: [&str; 5] = ["spill", "batches", "answers", "patches", "work"];
-
-const LOG: &str = "log.db";
 
 /// Whether what herder writes to in the folder is there itself: commands may be able to write to the folder, and a link that one
 /// of them put there would have herder write where they may not.

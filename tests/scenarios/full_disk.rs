@@ -46,15 +46,24 @@ fn unshared(place: &Place, script: &str, args: &[&str]) -> Command {
     command
 }
 
+fn long_answer() -> String {
+    "word ".repeat(13_000)
+}
+
+/// Tasks with more to say than the small disk has room for.
+fn forty_long_answers() -> Place {
+    let place = Place::new();
+    let tasks: Vec<_> = (0..40).map(|number| says(&format!("t{number:02}"), &long_answer())).collect();
+    place.tasks("in.jsonl", &tasks);
+    place
+}
+
 #[test]
 fn a_batch_waits_while_its_disk_is_full_and_then_loses_nothing() {
     if !may_mount() {
         return;
     }
-    let place = Place::new();
-    let answer = "word ".repeat(13_000);
-    let tasks: Vec<_> = (0..40).map(|number| says(&format!("t{number:02}"), &answer)).collect();
-    place.tasks("in.jsonl", &tasks);
+    let place = forty_long_answers();
     let file = |name| std::fs::File::create(place.path(name)).unwrap();
     let args = ["batch", "in.jsonl", "-o", "out.jsonl", "--state", "small/state", "-j", "4"];
     let mut command = unshared(&place, SCRIPT, &args);
@@ -70,11 +79,9 @@ fn a_batch_waits_while_its_disk_is_full_and_then_loses_nothing() {
     assert!(place.read("err.txt").contains("the log is written again"), "{}", place.read("err.txt"));
     let results = place.results("out.jsonl");
     assert_eq!((results.len(), BTreeSet::from_iter(field(&results, "id")).len()), (40, 40));
-    assert!(
-        results
-            .iter()
-            .all(|line| line["outcome"] == "done" && line["attempt"] == 1 && line["text"] == answer.as_str())
-    );
+    assert!(results.iter().all(|line| line["outcome"] == "done"
+        && line["attempt"] == 1
+        && line["text"] == long_answer().as_str()));
     assert_sound(&place.events("saved"));
     assert_eq!(troubles(&place, "saved"), [""; 0]);
 }
@@ -118,10 +125,7 @@ fn a_batch_that_is_stopped_while_its_disk_is_full_ends_within_the_grace_of_its_t
     if !may_mount() {
         return;
     }
-    let place = Place::new();
-    let answer = "word ".repeat(13_000);
-    let tasks: Vec<_> = (0..40).map(|number| says(&format!("t{number:02}"), &answer)).collect();
-    place.tasks("in.jsonl", &tasks);
+    let place = forty_long_answers();
     let file = |name| std::fs::File::create(place.path(name)).unwrap();
     let args = ["batch", "in.jsonl", "-o", "small/out.jsonl", "-j", "4"];
     let mut command = unshared(&place, STOPPED, &args);

@@ -16,7 +16,7 @@ use crate::{
     clock::Clock,
     config::Durability,
     domain::{batch::Plan, id::BatchId},
-    store::{BatchRecord, RunFilter, sqlite::OpenError},
+    store::{BatchRecord, RunFilter, folder::LOG, sqlite::OpenError},
 };
 
 /// An open journal.
@@ -75,11 +75,11 @@ fn check_out(folder: Option<&Path>, out: Option<&Path>) -> Result<(), BatchError
         Some(folder) if is_emptied(folder) => {
             check_not_emptied(folder).map_err(StateError::Log)?;
             if out.is_some_and(has_content) && log_bytes(folder).unwrap_or_default() == 0 {
-                return Err(StateError::Log(OpenError::Gone { path: folder.join("log.db") }).into());
+                return Err(StateError::Log(OpenError::Gone { path: folder.join(LOG) }).into());
             }
             Ok(())
         }
-        Some(folder) if !folder.join("log.db").exists() => check_out_is_empty(folder, out),
+        Some(folder) if !folder.join(LOG).exists() => check_out_is_empty(folder, out),
         Some(_) | None => Ok(()),
     }
 }
@@ -136,7 +136,7 @@ impl Journal {
     pub async fn peek(folder: Option<&Path>, out: Option<&Path>) -> Result<Self, BatchError> {
         check_out(folder, out)?;
         let state = match folder {
-            Some(folder) if folder.join("log.db").exists() => State::to_read(folder)?,
+            Some(folder) if folder.join(LOG).exists() => State::to_read(folder)?,
             Some(_) | None => State::in_memory(),
         };
         Self::of(state, folder, out).await

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::{Line, files, repair_command};
-use crate::store::sqlite::{AheadDamage, Finding, OpenError, Survey};
-
-const LOG: &str = "log.db";
+use crate::store::{
+    folder::LOG,
+    sqlite::{AheadDamage, Finding, OpenError, Survey},
+};
 
 pub(super) fn lines(folder: &Path, survey: &Survey) -> Vec<Line> {
     let mut lines: Vec<Line> = survey.findings.iter().map(|finding| line(folder, finding)).collect();

@@ -17,7 +17,7 @@ pub use self::{
     repair::{RepairError, repair},
 };
 use crate::store::{
-    folder::{FolderError, StateFolder},
+    folder::{FolderError, LOG, StateFolder},
     sqlite::{self, Finding, OpenError, Survey},
 };
 
@@ -101,7 +101,7 @@ pub fn examine(folder: &Path) -> Result<Vec<Line>, FolderError> {
     let mut lines = Vec::new();
     match StateFolder::open_for_reading(folder) {
         Ok(_) => lines.push(Line::ok("state folder, format 1", folder.display().to_string())),
-        Err(FolderError::Damaged { .. } | FolderError::Missing { .. }) if folder.join("log.db").exists() => {
+        Err(FolderError::Damaged { .. } | FolderError::Missing { .. }) if folder.join(LOG).exists() => {
             lines.push(Line::bad(
                 "the file that says what the folder is, is damaged or missing",
                 "format",
@@ -112,10 +112,10 @@ pub fn examine(folder: &Path) -> Result<Vec<Line>, FolderError> {
     }
     lines.push(files::holder(folder));
     if is_half_mended(folder) {
-        lines.push(Line::bad("a repair was cut short", "log.db", repair_command(folder)));
+        lines.push(Line::bad("a repair was cut short", LOG, repair_command(folder)));
     }
     let is_written = StateFolder::holder(folder).map_or(true, |holder| holder.is_some());
-    let survey = match sqlite::survey(&folder.join("log.db"), is_written) {
+    let survey = match sqlite::survey(&folder.join(LOG), is_written) {
         Ok(survey) => {
             lines.extend(log::lines(folder, &survey));
             // Else nothing is known of what it holds.
