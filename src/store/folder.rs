@@ -5,13 +5,13 @@
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-
+use super::lock;
+pub use super::lock::Holder;
 use crate::domain::id::RunId;
 
 /// The version of the layout that this program writes.
@@ -20,6 +20,9 @@ const FORMAT_PREFIX: &str = "herder state ";
 
 /// The log's name in its folder.
 pub const LOG: &str = "log.db";
+
+/// What is locked for as long as somebody writes to the folder.
+const LOCK: &str = "lock";
 
 /// Why a state folder could not be opened. Each is a sentence for whoever named the folder.
 #[derive(Debug, thiserror::Error)]
@@ -54,26 +57,6 @@ pub enum FolderError {
     },
 }
 
-/// Who holds a state folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder(Option<u32>);
-
-impl Holder {
-    /// The process id, if it is known.
-    pub const fn pid(self) -> Option<u32> {
-        self.0
-    }
-}
-
-impl std::fmt::Display for Holder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(pid) => write!(f, "process {pid}"),
-            None => f.write_str("another process"),
-        }
-    }
-}
-
 /// An open state folder. One that is open for writing is held until this is dropped.
 #[derive(Debug)]
 pub struct StateFolder {
@@ -93,7 +76,7 @@ impl StateFolder {
             return Err(FolderError::Foreign { path: path.to_owned() });
         }
         check_own(path)?;
-        let lock = lock(path)?;
+        let lock = hold(path)?;
         if format(path)?.is_none() {
             write_format(path).map_err(failed("write to the folder"))?;
         }
@@ -127,7 +110,7 @@ impl StateFolder {
             return Err(FolderError::Missing { path: path.to_owned() });
         }
         check_own(path)?;
-        let lock = lock(path)?;
+        let lock = hold(path)?;
         if is_damaged {
             match std::fs::rename(path.join("format"), path.join(format!("format.{aside}"))) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -144,16 +127,7 @@ impl StateFolder {
     /// # Errors
     /// The system does not tell.
     pub fn holder(path: &Path) -> io::Result<Option<Holder>> {
-        let mut lock = match File::open(path.join("lock")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        let inode = format!(":{}", lock.metadata()?.ino());
-        let held = std::fs::read_to_string("/proc/locks")?.lines().any(|line| {
-            let mut words = line.split_whitespace();
-            words.any(|word| word == "FLOCK") && words.any(|word| word.ends_with(&inode))
-        });
-        Ok(held.then(|| holder(&mut lock)))
+        lock::holder(&path.join(LOCK))
     }
 
     /// The folder.
@@ -202,7 +176,7 @@ fn format(folder: &Path) -> Result<Option<()>, FolderError> {
 
 /// Files that are written to by their names, and folders in which files are made.
 const FILES: [&str; 8] =
-    ["format", "lock", LOG, "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
+    ["format", LOCK, LOG, "log.db-wal", "log.db-shm", "log.db-journal", "token", "daemon.log"];
 const FOLDERS: [&str; 5] = ["spill", "batches", "answers", "patches", "work"];
 
 /// Whether what herder writes to in the folder is there itself: commands may be able to write to the folder, and a link that one
@@ -238,40 +212,21 @@ fn check_own(path: &Path) -> Result<(), FolderError> {
 fn holds_foreign(folder: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
-        if name != "lock" && name != "format" {
+        if name != LOCK && name != "format" {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn lock(folder: &Path) -> Result<File, FolderError> {
-    let failed = |source| FolderError::Io { path: folder.to_owned(), action: "lock it", source };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .open(folder.join("lock"))
-        .map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(FolderError::InUse { path: folder.to_owned(), holder: holder(&mut file) });
-        }
-        Err(error) => return Err(failed(error.into())),
+/// Keeps other writers out, for as long as the file is open.
+fn hold(folder: &Path) -> Result<File, FolderError> {
+    let path = folder.to_owned();
+    match lock::acquire(&folder.join(LOCK)) {
+        Ok(Ok(held)) => Ok(held),
+        Ok(Err(holder)) => Err(FolderError::InUse { path, holder }),
+        Err(source) => Err(FolderError::Io { path, action: "lock it", source }),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
-    Ok(file)
-}
-
-fn holder(lock: &mut File) -> Holder {
-    let mut text = String::new();
-    // Without it the message is less helpful, no more.
-    let read = lock.take(16).read_to_string(&mut text);
-    Holder(read.ok().and_then(|_| text.trim().parse().ok()))
 }
 
 /// Writes the format file to disk before anything else is put beside it.
@@ -385,16 +340,5 @@ mod tests {
             assert!(told.contains(&format!("its {name:?} is a link")), "{told}");
             assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
         }
-    }
-
-    #[test]
-    fn who_holds_a_folder_is_told_without_taking_it() {
-        let dir = temp();
-        assert_eq!(StateFolder::holder(dir.path()).unwrap(), None);
-        let held = StateFolder::open_for_writing(dir.path()).unwrap();
-        let holder = StateFolder::holder(dir.path()).unwrap();
-        assert_eq!(holder.and_then(Holder::pid), Some(std::process::id()));
-        drop(held);
-        assert_eq!(StateFolder::holder(dir.path()).unwrap(), None);
     }
 }

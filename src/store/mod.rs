@@ -11,6 +11,7 @@ mod damage;
 pub mod feed;
 pub mod folder;
 pub mod health;
+mod lock;
 pub mod memory;
 mod runs;
 #[cfg(test)]
