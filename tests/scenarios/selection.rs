@@ -153,6 +153,22 @@ fn a_batch_that_halts_soon_starts_nothing_more_and_lets_runs_end() {
 }
 
 #[test]
+fn a_batch_that_halts_shows_how_a_task_failed_whose_next_attempt_waited_for_room() {
+    let place = Place::new();
+    let drops: Vec<Value> = (0..5).map(|_| json!({"fault": "drop"})).collect();
+    let bad = json!([{"fault": {"status": 401, "body": "no such key"}, "delay_ms": 3_000}]);
+    // More than are on their way at once.
+    let late = numbered(40);
+    place.tasks("in.jsonl", &[vec![task("weak", json!(drops)), task("bad", bad)], late].concat());
+    let args = ["batch", "in.jsonl", "-o", "out.jsonl", "-j", "1", "--retries", "1"];
+    place.herder(&[&args[..], &["--halt", "soon,fail=1"]].concat()).expect(3);
+    let mut results = place.results("out.jsonl");
+    results.retain(|line| line["outcome"] != "done");
+    assert_eq!(sorted(field(&results, "id")), ["bad", "weak"]);
+    assert_eq!((&results[0]["attempt"], &results[1]["attempt"]), (&json!(1), &json!(1)));
+}
+
+#[test]
 fn a_batch_that_halts_now_interrupts_what_runs_and_goes_on_later() {
     let place = Place::new();
     let slow = task("slow", json!([{"text": "x", "delay_ms": 600_000}]));

@@ -102,8 +102,10 @@ pub(in crate::app) struct Course<'a, H> {
     host: H,
     report: Report,
     failed: usize,
-    /// Tasks that wait for their next attempt, with their last one and its end.
+    /// Tasks whose next attempt is to come, with their last one and its end. Once its time has come it may wait for room.
     retrying: BTreeMap<usize, (Over, Arc<RunEnd>)>,
+    /// Runs that the log has lost, until they are tried again.
+    lost: usize,
     given_up: usize,
     stopping: bool,
     /// There is no money left to begin anything with.
@@ -142,6 +144,7 @@ impl<'a, H: Host> Course<'a, H> {
             tasks,
             terms,
             host,
+            lost: 0,
             given_up: 0,
             failed: settled.iter().filter(|outcome| **outcome != Outcome::Done).count(),
             report: Report { settled, ..Report::default() },
@@ -199,10 +202,10 @@ impl<'a, H: Host> Course<'a, H> {
             let may_be_blocked =
                 self.host.stops_when_blocked() && !self.stopping && !may_start && delays.is_empty();
             if live.is_empty() && (self.stopping || (delays.is_empty() && waiting.is_empty())) {
-                let lost = delays.len() - self.retrying.len();
-                self.cut_short |= lost > 0;
+                waiting.retain(|next| !self.retrying.contains_key(&next.task));
+                self.cut_short |= self.lost > 0;
                 self.report.unaffordable = if self.unaffordable { waiting.len() } else { 0 };
-                return Ok(waiting.len() + lost);
+                return Ok(waiting.len() + self.lost);
             }
             let midnight = self.until_midnight();
             let over: Over = tokio::select! {
@@ -240,7 +243,7 @@ impl<'a, H: Host> Course<'a, H> {
                 Ok(()) = held.changed(), if !waiting.is_empty() => continue,
                 Some(next) = delays.next(), if !delays.is_empty() && !self.stopping => {
                     let next: Next = next;
-                    self.retrying.remove(&next.task);
+                    self.lost -= usize::from(next.lost > 0);
                     waiting.push_front(next);
                     continue;
                 }
@@ -266,6 +269,7 @@ impl<'a, H: Host> Course<'a, H> {
 
     async fn submit(&mut self, next: Next) -> Option<OnItsWay> {
         let task = next.task;
+        self.retrying.remove(&task);
         match OnItsWay::submit(self.supervisor, self.batch, self.tasks, next).await {
             Ok(way) => {
                 self.host.started(task, way.run());
@@ -323,6 +327,7 @@ impl<'a, H: Host> Course<'a, H> {
                 let lost = lost.saturating_add(1);
                 tracing::warn!(run.id = %run, lost, "log has lost a run; tried again after a while");
                 let delay = batch::retry_delay(lost, crate::actor::jitter());
+                self.lost += 1;
                 return Ok(Some((
                     Next { task, attempt, made, how: How::Recover(run, predecessor), lost },
                     delay,

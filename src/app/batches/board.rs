@@ -31,6 +31,12 @@ pub(super) enum Standing {
     Settled(RunId, Outcome),
 }
 
+impl Standing {
+    const fn is_settled(self) -> bool {
+        matches!(self, Self::Settled(..))
+    }
+}
+
 /// Where the tasks of a batch stand.
 pub(super) struct Board {
     inner: Mutex<Inner>,
@@ -116,26 +122,27 @@ impl Board {
         });
     }
 
-    /// Takes in what is of record though nobody told: of runs that were lost sight of.
+    /// Takes in what is of record though nobody told: of runs that were lost sight of, or that nobody went on with, and of
+    /// tasks that were to have another attempt.
     pub(super) fn catch_up(&self, history: &History) {
         let mut inner = self.lock();
         let Inner { tasks, results, .. } = &mut *inner;
-        for (place, (id, standing)) in tasks.iter_mut().enumerate() {
-            if *standing != Standing::InFlight {
-                continue;
-            }
-            let end = history.latest(id).and_then(|latest| Some((latest.run, latest.end?)));
-            let now = end.map_or(Standing::Waiting, |(run, (_, outcome))| {
+        let unsettled = tasks.iter_mut().enumerate().filter(|(_, (_, standing))| !standing.is_settled());
+        self.status.send_modify(|status| {
+            status.counts.usage = history.usage;
+            for (place, (id, standing)) in unsettled {
+                let Some(Attempt { run, end: Some((_, outcome)), .. }) = history.latest(id) else { continue };
                 results.push((place, run));
-                Standing::Settled(run, outcome)
-            });
-            let before = std::mem::replace(standing, now);
-            self.status.send_modify(|status| {
+                let before = std::mem::replace(standing, Standing::Settled(run, outcome));
                 status.counts.leave(before);
-                status.counts.enter(now);
-                status.counts.usage = history.usage;
-            });
-        }
+                status.counts.enter(*standing);
+            }
+        });
+    }
+
+    /// Whether every task is settled.
+    pub(super) fn is_settled(&self) -> bool {
+        self.lock().tasks.iter().all(|(_, standing)| standing.is_settled())
     }
 
     /// Nothing is in flight any more, and no more results come.

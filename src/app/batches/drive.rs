@@ -145,7 +145,7 @@ impl Batches {
             driving.leave(work, None);
             return Ok(());
         }
-        if entry.status.borrow().counts.in_flight > 0 {
+        if !board.is_settled() {
             board.catch_up(&History::read(&*self.0.store, entry.id).await?);
         }
         self.end(entry, work, *halted).await?;

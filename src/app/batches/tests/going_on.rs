@@ -48,6 +48,33 @@ fn after_a_kill_each_task_is_done_once_and_the_results_are_whole() {
 }
 
 #[test]
+fn the_runs_of_a_batch_that_is_cancelled_before_they_are_gone_on_with_have_their_results() {
+    for disk in both() {
+        let id = live(&disk, async |daemon| {
+            let id = daemon.submit(at_once(2), &[held("a"), held("b"), held("c")]).await.unwrap().id;
+            daemon.gate.until_asked(2).await;
+            daemon.batches.set_concurrency(id, std::num::NonZeroUsize::MIN).await.unwrap();
+            id
+        });
+        let results = [result("a", 1, "cancelled"), result("b", 1, "cancelled")];
+        live(&disk, async |daemon| {
+            daemon.gate.until_asked(1).await;
+            let lines = daemon.batches.results(id, FOLLOW).await.unwrap();
+            let lines = lines.map(|line| told(&line.unwrap())).collect::<Vec<_>>();
+            assert!(daemon.batches.cancel(id).await.unwrap());
+            assert_eq!(sorted(soon(lines).await), results);
+            let counts = daemon.ended(id).await.counts;
+            assert_eq!((counts.waiting, counts.settled.get("cancelled")), (1, Some(&2)));
+        });
+        live(&disk, async |daemon| {
+            let counts = daemon.batches.get(id).await.unwrap().counts;
+            assert_eq!((counts.waiting, counts.settled.get("cancelled")), (1, Some(&2)));
+            assert_eq!(sorted(daemon.results(id).await), results);
+        });
+    }
+}
+
+#[test]
 fn a_stop_leaves_the_batch_open_and_tells_who_follows() {
     for disk in both() {
         let id = live(&disk, async |daemon| {
