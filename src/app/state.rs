@@ -138,9 +138,12 @@ impl State {
     pub fn to_read(path: &Path) -> Result<Self, StateError> {
         let folder = StateFolder::open_for_reading(path)?;
         check_not_emptied(path)?;
-        // Beside whoever writes to it a frame may be read that is half written.
-        if StateFolder::holder(path).is_ok_and(|holder| holder.is_none()) {
-            sqlite::check_ahead(&folder.log())?;
+        // Beside whoever writes to it, or has just begun to, a frame may be read that is half written.
+        if !is_written(path)
+            && let Err(damage) = sqlite::check_ahead(&folder.log())
+            && !is_written(path)
+        {
+            return Err(damage.into());
         }
         let options = sqlite::Options { busy_timeout: READER_PATIENCE, ..sqlite::Options::default() };
         let store = Arc::new(SqliteStore::open_for_reading(&folder.log(), options)?);
@@ -162,8 +165,7 @@ impl State {
     /// Whether a process is at work on the runs that are open; else they go on once one is again. Where that cannot be known,
     /// it is taken to be so.
     pub fn is_attended(&self) -> bool {
-        let Some(folder) = &self.folder else { return true };
-        StateFolder::holder(folder.path()).map_or(true, |holder| holder.is_some())
+        self.folder.as_ref().is_none_or(|folder| is_written(folder.path()))
     }
 
     /// What the runs are known by of which there are events, but no row; no list of runs has them.
@@ -205,6 +207,11 @@ impl State {
     }
 }
 
+/// Whether a process writes to the folder. Where that cannot be known, it is taken to be so.
+pub(super) fn is_written(folder: &Path) -> bool {
+    StateFolder::holder(folder).map_or(true, |holder| holder.is_some())
+}
+
 /// A folder that was worked in has a log: one that is empty or gone has lost it, and is not begun anew. Nor is one that a
 /// repair is about to replace worked with.
 pub(super) fn check_not_emptied(folder: &Path) -> Result<(), OpenError> {
@@ -216,8 +223,9 @@ pub(super) fn check_not_emptied(folder: &Path) -> Result<(), OpenError> {
     if path.is_dir() {
         return Err(OpenError::NoFile { path });
     }
-    // Beside a write-ahead log it is not gone, but damaged.
-    if bytes(LOG) == 0 && bytes(LOG_AHEAD) == 0 && doctor::was_used(folder) {
+    // Beside a write-ahead log it is not gone, but damaged. What is written first is looked at last, so that a log that is
+    // begun meanwhile is not taken for one that is gone.
+    if doctor::was_used(folder) && bytes(LOG_AHEAD) == 0 && bytes(LOG) == 0 {
         return Err(OpenError::Gone { path });
     }
     Ok(())

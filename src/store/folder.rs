@@ -72,7 +72,9 @@ impl StateFolder {
     pub fn open_for_writing(path: &Path) -> Result<Self, FolderError> {
         let failed = |action| move |source| FolderError::Io { path: path.to_owned(), action, source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the folder"))?;
-        if format(path)?.is_none() && holds_foreign(path).map_err(failed("read the folder"))? {
+        // In this order: whoever makes the folder meanwhile writes its format before anything else.
+        let is_foreign = holds_foreign(path).map_err(failed("read the folder"))?;
+        if format(path)?.is_none() && is_foreign {
             return Err(FolderError::Foreign { path: path.to_owned() });
         }
         check_own(path)?;
@@ -233,7 +235,8 @@ fn hold(folder: &Path) -> Result<File, FolderError> {
 fn write_format(folder: &Path) -> io::Result<()> {
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join("format"))?;
-    writeln!(file, "{FORMAT_PREFIX}{FORMAT}")?;
+    // At once: whoever reads it meanwhile finds nothing, or all of it.
+    file.write_all(format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())?;
     file.sync_all()?;
     File::open(folder)?.sync_all()
 }

@@ -6,16 +6,23 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
 };
+
+/// How long a lock is waited for that nobody has who lives: a process that was killed may have been starting another, which
+/// has its open files until it becomes that other program. Nor is a name written in the moment in which the lock is taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+const REST: Duration = Duration::from_millis(10);
 
 /// Who holds a state folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +34,13 @@ impl Holder {
         self.0
     }
 
-    /// The one that the lock's file names.
+    /// The one that the lock's file names, if it lives.
     fn named_in(lock: &File) -> Self {
-        let mut text = String::new();
+        let mut text = [0; 16];
         // Without it the message is less helpful, no more.
-        let read = lock.take(16).read_to_string(&mut text);
-        Self(read.ok().and_then(|_| text.trim().parse().ok()))
+        let count = lock.read_at(&mut text, 0).unwrap_or_default();
+        let pid = std::str::from_utf8(&text[..count]).ok().and_then(|text| text.trim().parse().ok());
+        Self(pid.filter(|pid| lives(*pid)))
     }
 }
 
@@ -47,16 +55,32 @@ impl fmt::Display for Holder {
 
 /// Takes the lock, which is held until the file is closed, or tells who has it. Follows no link.
 pub(super) fn acquire(path: &Path) -> io::Result<Result<File, Holder>> {
+    let since = Instant::now();
+    acquire_while(path, || {
+        thread::sleep(REST);
+        since.elapsed() < PATIENCE
+    })
+}
+
+/// Tries again while `waits` says so, as long as it is not known who has the lock.
+fn acquire_while(path: &Path, mut waits: impl FnMut() -> bool) -> io::Result<Result<File, Holder>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)?;
-    match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
-        Ok(_) => {}
-        Err(Errno::EAGAIN | Errno::EACCES) => return Ok(Err(Holder::named_in(&file))),
-        Err(error) => return Err(error.into()),
+    let file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    loop {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
+            Ok(_) => break,
+            Err(Errno::EAGAIN | Errno::EACCES) => {
+                let holder = Holder::named_in(&file);
+                if holder.pid().is_some() || !waits() {
+                    return Ok(Err(holder));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     file.set_len(0)?;
-    writeln!(file, "{}", std::process::id())?;
+    file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)?;
     Ok(Ok(file))
 }
 
@@ -70,6 +94,14 @@ pub(super) fn holder(path: &Path) -> io::Result<Option<Holder>> {
     let mut lock = whole_file(libc::F_RDLCK);
     fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock))?;
     Ok((i32::from(lock.l_type) != libc::F_UNLCK).then(|| Holder::named_in(&file)))
+}
+
+/// Whether there is such a process, and more of it than what its parent has yet to hear.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Its name, which may hold anything, is in parentheses.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// `kind` is `F_RDLCK` or `F_WRLCK`.
@@ -130,6 +162,29 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(unseen, 0);
         });
+    }
+
+    #[test]
+    fn what_a_dead_process_left_locked_is_waited_for() {
+        let dir = temp();
+        let path = dir.path().join("lock");
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        let mut held = None;
+        for is_reaped in [false, true] {
+            if is_reaped {
+                dead.wait().unwrap();
+            }
+            held.get_or_insert_with(|| acquired(&path));
+            fs::write(&path, format!("{}\n", dead.id())).unwrap();
+            while lives(dead.id()) {
+                thread::yield_now();
+            }
+            let refused = acquire_while(&path, || false).unwrap().unwrap_err();
+            assert_eq!(refused.to_string(), "another process");
+            let taken = acquire_while(&path, || held.take().is_some()).unwrap();
+            assert!(taken.is_ok());
+            assert_eq!(holder(&path).unwrap().and_then(Holder::pid), Some(std::process::id()));
+        }
     }
 
     #[test]

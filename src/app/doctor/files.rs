@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::Line;
 use crate::{
-    app::state::log_bytes,
+    app::state::{is_written, log_bytes},
     domain::id::{BatchId, RunId},
     store::{folder::StateFolder, sqlite::Survey},
 };
@@ -54,7 +54,11 @@ pub(super) fn holder(folder: &Path) -> Line {
     match StateFolder::holder(folder) {
         Ok(Some(holder)) => Line::ok(format!("in use by {holder}"), "lock"),
         Ok(None) => Line::ok("nobody writes to it", "lock"),
-        Err(error) => Line::warn(format!("who writes to it is not known: {error}"), "lock", "mount /proc"),
+        Err(error) => Line::warn(
+            format!("who writes to it is not known: {error}"),
+            "lock",
+            "check that you may read it",
+        ),
     }
 }
 
@@ -119,8 +123,10 @@ pub(super) fn unfinished(folder: &Path) -> Vec<PathBuf> {
 /// What belongs to nothing of record. Without a look at the log that is not known of runs and batches.
 pub(super) fn leftovers(folder: &Path, survey: Option<&Survey>) -> Vec<Line> {
     let mut lines = Vec::new();
-    if StateFolder::holder(folder).ok().flatten().is_none() {
-        for path in unfinished(folder) {
+    let unfinished = unfinished(folder);
+    // Whoever writes them would still be there.
+    if !is_written(folder) {
+        for path in unfinished {
             let place = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
             lines.push(Line::warn("a file that was never finished", place, super::repair_command(folder)));
         }

@@ -16,6 +16,7 @@ pub use self::{
     files::{free_bytes, is_half_mended, was_used},
     repair::{RepairError, repair},
 };
+use super::state::is_written;
 use crate::store::{
     folder::{FolderError, LOG, StateFolder},
     sqlite::{self, Finding, OpenError, Survey},
@@ -114,8 +115,7 @@ pub fn examine(folder: &Path) -> Result<Vec<Line>, FolderError> {
     if is_half_mended(folder) {
         lines.push(Line::bad("a repair was cut short", LOG, repair_command(folder)));
     }
-    let is_written = StateFolder::holder(folder).map_or(true, |holder| holder.is_some());
-    let survey = match sqlite::survey(&folder.join(LOG), is_written) {
+    let survey = match sqlite::survey(&folder.join(LOG), || is_written(folder)) {
         Ok(survey) => {
             lines.extend(log::lines(folder, &survey));
             // Else nothing is known of what it holds.

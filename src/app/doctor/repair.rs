@@ -46,7 +46,7 @@ pub fn repair(path: &Path) -> Result<Vec<String>, RepairError> {
         done.push(format!("{}: removed, it was never finished", file.display()));
     }
     let log = folder.log();
-    let needs_salvage = match sqlite::survey(&log, false) {
+    let needs_salvage = match sqlite::survey(&log, || false) {
         Ok(Survey { findings, .. }) => findings.iter().any(Finding::needs_salvage),
         Err(OpenError::Malformed { .. }) => true,
         Err(OpenError::Empty { .. }) => files::was_used(path),

@@ -210,7 +210,8 @@ fn check_whole(path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::NoFile { path: path.to_owned() });
     }
     let bytes = |path: &Path| path.metadata().map_or(0, |facts| facts.len());
-    if bytes(path) == 0 && bytes(&beside(path, "-wal")) > 0 {
+    // In this order: a log that is begun meanwhile has something in it before what goes ahead of it does.
+    if bytes(&beside(path, "-wal")) > 0 && bytes(path) == 0 {
         return Err(OpenError::Malformed { path: path.to_owned(), source: None });
     }
     Ok(())

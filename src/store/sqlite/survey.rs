@@ -68,8 +68,12 @@ impl Finding {
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn survey(path: &Path, is_written: bool) -> Result<Survey, OpenError> {
-    if !is_written && let Some(damage) = ahead_damage(path) {
+pub fn survey(path: &Path, is_written: impl Fn() -> bool) -> Result<Survey, OpenError> {
+    // It may have begun to since the first look.
+    if !is_written()
+        && let Some(damage) = ahead_damage(path)
+        && !is_written()
+    {
         return Ok(Survey { findings: vec![Finding::Ahead(damage)], ..Survey::default() });
     }
     let db = schema::open_reader(path, Options::default().busy_timeout)?;

@@ -169,7 +169,7 @@ async fn a_log_of_every_earlier_version_says_what_it_said() {
         let batch = writer.batches().await.unwrap().remove(0);
         assert_eq!((batch.name.as_str(), writer.tasks(batch.id).await.unwrap().len()), ("tasks.jsonl", 2));
         drop(writer);
-        assert_eq!(survey(&path, false).unwrap().findings, [], "version {}", number + 1);
+        assert_eq!(survey(&path, || false).unwrap().findings, [], "version {}", number + 1);
         let db = Connection::open(&path).unwrap();
         let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         assert_eq!(version, SAMPLES.len() + 1, "the version before has no sample");
