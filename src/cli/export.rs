@@ -183,15 +183,17 @@ pub(crate) async fn import_main(args: ImportArgs, context: Context) -> anyhow::R
             File::open(&args.file).map_err(|error| UsageError(format!("{name}: cannot be read: {error}")))?;
         read(BufReader::new(file)).map_err(refused)?
     };
-    let state = State::to_write(&context.state_folder()?, context.config.store.durability)?;
+    let folder = context.state_folder()?;
+    let state = State::to_write(&folder, context.config.store.durability)?;
+    let place = folder.display();
     for exported in &runs {
         let run = exported.run;
         match import(&*state.store, exported, &SystemClock).await? {
-            Imported::Ended => say(&format!("run {run}: imported")),
-            Imported::Held => {
-                say(&format!("run {run}: imported; it has not ended, and is held until it is resumed"))
-            }
-            Imported::Unchanged => say(&format!("run {run}: unchanged, it was here already")),
+            Imported::Ended => say(&format!("run {run}: imported into {place}")),
+            Imported::Held => say(&format!(
+                "run {run}: imported into {place}; it has not ended, and is held until it is resumed"
+            )),
+            Imported::Unchanged => say(&format!("run {run}: unchanged, it was in {place} already")),
         }
     }
     state.close().await;

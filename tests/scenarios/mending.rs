@@ -131,7 +131,7 @@ fn runs_move_from_one_folder_to_another_as_they_are_and_only_once() {
     let told = place.herder(&["export", "t07", "-o", "one.jsonl", "--state", STATE]).expect(0);
     assert_eq!(told.err, "herder: one.jsonl: runs 1\n");
     let taken = place.herder(&["import", "one.jsonl", "--state", "archive"]).expect(0);
-    assert!(taken.err.ends_with(": imported\n"), "{}", taken.err);
+    assert!(taken.err.ends_with(": imported into archive\n"), "{}", taken.err);
     let events = |state: &str| {
         let events = place.herder(&["events", "t07", "--json", "--state", state]).expect(0).json();
         // A place is the folder's own.
@@ -145,7 +145,7 @@ fn runs_move_from_one_folder_to_another_as_they_are_and_only_once() {
     };
     assert_eq!(events("archive"), events(STATE));
     let again = place.herder(&["import", "one.jsonl", "--state", "archive"]).expect(0);
-    assert!(again.err.ends_with(": unchanged, it was here already\n"), "{}", again.err);
+    assert!(again.err.ends_with(": unchanged, it was in archive already\n"), "{}", again.err);
 
     let piped = place
         .shell("\"$0\" export --all --state out.jsonl.state | \"$0\" import - --state \"$1\"", &["copy"]);
@@ -176,7 +176,10 @@ fn a_run_that_is_taken_from_a_herder_at_work_and_resumed_elsewhere_leaves_that_o
     until("the command runs", || place.path(STATE).exists() && events(STATE).out.contains("command_group"));
     place.herder(&["export", "a", "-o", "a.jsonl", "--state", STATE]).expect(0);
     let taken = place.herder(&["import", "a.jsonl", "--state", "copy"]).expect(0).err;
-    assert!(taken.ends_with(": imported; it has not ended, and is held until it is resumed\n"), "{taken}");
+    assert!(
+        taken.ends_with(": imported into copy; it has not ended, and is held until it is resumed\n"),
+        "{taken}"
+    );
     {
         let _daemon = Daemon::start_with(&place, &["--state", "copy"]);
         place.herder(&["resume", "a"]).expect(0);
