@@ -7,6 +7,8 @@ use herder::tool::process::{
     confine::{Confinement, Files, Network, support},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::harness::Scene;
 
 fn within(scene: &Scene, script: &str) -> Option<CommandSpec> {
@@ -33,10 +35,11 @@ async fn killing_the_guard_kills_a_confined_command() {
     let scene = Scene::new();
     let script = "trap '' TERM; sleep 60 & echo words; echo $PPID > guard; wait";
     let Some(spec) = within(&scene, script) else { return };
-    let (done, ()) = tokio::join!(scene.run(spec), async {
+    let meanwhile = async {
         let guard = scene.until_file("guard").await;
         assert!(Command::new("kill").args(["-KILL", guard.trim()]).status().unwrap().success());
-    });
+    };
+    let done = scene.run_while(spec, &CancellationToken::new(), meanwhile).await;
     assert_eq!((done.end, done.output.text.as_str()), (End::GuardLost, "words\n"));
     scene.assert_nothing_runs();
 }

@@ -1,6 +1,10 @@
 //! How commands end, how they fail to start, and what they are given.
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
 
 use herder::tool::process::{CommandSpec, End, ProcessLimits, ProcessRunner, SpawnError};
 
@@ -42,10 +46,11 @@ async fn a_signal_is_named() {
 async fn what_killed_its_guard_and_left_its_session_is_ended_all_the_same() {
     let scene = Scene::new();
     let mut spec = scene.bash(
-        "setsid sh -c 'touch out; exec sleep 600' & until [ -e out ]; do sleep 0.01; done; kill -9 $PPID; sleep 600",
+        "setsid sh -c 'touch out; exec sleep 600' & until [ -e out ] && [ -e go ]; do sleep 0.01; done; kill -9 $PPID; sleep 600",
     );
     spec.env.push(("HERDER_RUN_ID".into(), scene.mark().into()));
-    assert_eq!(scene.run(spec).await.end, End::GuardLost);
+    let go = async { fs::write(scene.path().join("go"), "").unwrap() };
+    assert_eq!(scene.run_while(spec, &CancellationToken::new(), go).await.end, End::GuardLost);
     scene.assert_nothing_runs();
 }
 
@@ -157,6 +162,35 @@ async fn a_command_that_is_cancelled_while_its_guard_starts_does_not_wait_for_it
         });
     let Ok(Err(SpawnError::Cancelled(output))) = ended else { panic!("{ended:?}") };
     assert_eq!(output.text, "begun\n");
+    scene.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn the_time_that_a_command_may_take_begins_when_it_does() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let scene = Scene::new();
+    let slow = scene.path().join("slow");
+    let script = format!(
+        "#!/bin/sh\necho > {0}/up\nuntil [ -e {0}/go ]; do sleep 0.01; done\nexec {1} \"$@\"\n",
+        scene.path().display(),
+        env!("CARGO_BIN_EXE_herder")
+    );
+    fs::write(&slow, script).unwrap();
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+    let (runner, never) = (ProcessRunner::with_executable(&slow), CancellationToken::new());
+    let spec = CommandSpec { timeout: Some(LIMIT), ..scene.bash("sleep 600") };
+    let (done, begun) = tokio::join!(tokio::time::timeout(PATIENCE, runner.run(spec, &never)), async {
+        scene.until_file("up").await;
+        // It is over before the command begins.
+        tokio::time::sleep(LIMIT).await;
+        let begun = Instant::now();
+        fs::write(scene.path().join("go"), "").unwrap();
+        begun
+    });
+    assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
+    let done = done.expect("hangs").unwrap();
+    assert_eq!(done.end, End::TimedOut);
+    assert!(done.duration >= LIMIT, "{:?}", done.duration);
     scene.assert_nothing_runs();
 }
 

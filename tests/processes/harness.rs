@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Far more than anything here takes, so that only what hangs fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Scene {
     pub(crate) folder: TempDir,
@@ -57,6 +57,28 @@ impl Scene {
     pub(crate) async fn try_run(&self, spec: CommandSpec) -> Result<Finished, SpawnError> {
         let never = CancellationToken::new();
         tokio::time::timeout(PATIENCE, self.runner.run(spec, &never)).await.expect("hangs")
+    }
+
+    /// Runs a command that makes the file `ready`, and cancels it then.
+    pub(crate) async fn run_until_ready(&self, spec: CommandSpec) -> Finished {
+        let cancel = CancellationToken::new();
+        self.run_while(spec, &cancel, async {
+            self.until_file("ready").await;
+            cancel.cancel();
+        })
+        .await
+    }
+
+    /// Runs a command, and once it is known to have started does something meanwhile.
+    pub(crate) async fn run_while(
+        &self,
+        spec: CommandSpec,
+        cancel: &CancellationToken,
+        meanwhile: impl Future<Output = ()>,
+    ) -> Finished {
+        let running = self.runner.start(spec).await.unwrap();
+        let (done, ()) = tokio::join!(tokio::time::timeout(PATIENCE * 2, running.wait(cancel)), meanwhile);
+        done.expect("hangs")
     }
 
     /// Processes of this test that are there now, as `pid command line`.

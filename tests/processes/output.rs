@@ -1,13 +1,15 @@
 //! What becomes of output: order, bounds, bytes that are no text.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use herder::tool::{
     output::Omitted,
     process::{CaptureLimits, CommandSpec, End},
 };
 
-use crate::harness::Scene;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{Scene, until};
 
 #[tokio::test]
 async fn both_streams_keep_their_order() {
@@ -40,12 +42,17 @@ async fn a_huge_output_takes_no_memory_and_is_drained() {
 }
 
 #[tokio::test]
-async fn an_endless_output_ends_with_the_time_out() {
+async fn an_endless_output_ends_when_its_command_is_to() {
     let scene = Scene::new();
-    let done = scene
-        .run(CommandSpec { timeout: Some(Duration::from_secs(1)), ..scene.bash("yes filler-line") })
-        .await;
-    assert_eq!(done.end, End::TimedOut);
+    let (spill, cancel) = (scene.path().join("spill"), CancellationToken::new());
+    let output = CaptureLimits { spill: Some(spill.clone()), ..CaptureLimits::default() };
+    let spec = CommandSpec { output, ..scene.bash("yes filler-line") };
+    let meanwhile = async {
+        until("more has come than is shown", || spill.exists()).await;
+        cancel.cancel();
+    };
+    let done = scene.run_while(spec, &cancel, meanwhile).await;
+    assert_eq!(done.end, End::Cancelled);
     assert!(done.output.text.starts_with("filler-line\n"));
 }
 

@@ -133,9 +133,12 @@ async fn what_is_confined_is_still_ended_with_all_that_it_started() {
         let output = scene.bash(json!({"command": command})).await;
         assert!(output.text.ends_with(" ended]\n"), "{command}: {}", output.text);
     }
-    let arguments = json!({"command": "trap '' TERM; echo begun; while :; do sleep 1; done", "timeout_s": 1});
-    let expected = Output::failed(Failure::TimedOut, "begun\n[timed out after 1 s]");
-    assert_eq!(scene.bash(arguments).await, expected);
+    let arguments = json!({"command": "trap '' TERM; echo begun; echo > up; while :; do sleep 1; done"});
+    let (output, ()) = tokio::join!(scene.bash(arguments), async {
+        scene.until_file("up").await;
+        scene.cancel.cancel();
+    });
+    assert_eq!(output, Output::failed(Failure::Cancelled, "begun\n[cancelled]"));
 }
 
 #[tokio::test]

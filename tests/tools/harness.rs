@@ -28,7 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 /// Far more than anything here takes, so that only what hangs fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const RUN: RunId = RunId::new(Uuid::from_u128(7));
 
@@ -78,8 +78,7 @@ impl Scene {
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
         let launcher = Arc::new(self.launcher.clone());
-        let bash_timeout = Duration::from_secs(20);
-        let tools = builtin(BuiltinOptions { launcher, bash_timeout, sensitive: Sensitive::Skip });
+        let tools = builtin(BuiltinOptions { launcher, bash_timeout: PATIENCE, sensitive: Sensitive::Skip });
         tools.into_iter().find(|tool| &*tool.spec().name == name).unwrap()
     }
 
@@ -91,7 +90,7 @@ impl Scene {
         let access = tool.access(&self.workspace, &arguments).unwrap();
         let started = tool.start(self.context(access), arguments).await;
         let Started::Ready { change: None, work } = started else { panic!("not ready") };
-        tokio::time::timeout(PATIENCE, work).await.expect("hangs")
+        tokio::time::timeout(PATIENCE * 2, work).await.expect("hangs")
     }
 
     /// Calls a built-in tool, whatever comes of it.
@@ -108,7 +107,7 @@ impl Scene {
                 Started::Moved(_) => Output::failed(Failure::Failed, "moved"),
             }
         };
-        tokio::time::timeout(PATIENCE, called).await.expect("hangs")
+        tokio::time::timeout(PATIENCE * 2, called).await.expect("hangs")
     }
 
     fn context(&self, access: Vec<Access>) -> CallContext {

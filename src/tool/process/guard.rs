@@ -5,8 +5,8 @@
 //! left. Its stdin is a socket to herder, and end of file there, for whatever reason herder ended, means: kill; at once, or
 //! once the time is over that the command is granted to come to its end.
 //!
-//! When the command ends by itself, what it left in the background has a moment to end too ([`SETTLE`]: a process
-//! substitution writes its last line), is then told to, and soon after made to. Runs without async, in the same
+//! When the command ends by itself, what it left in the background has a moment to end too ([`Respite`]: a process
+//! substitution writes its last line), is then told to, and as much later made to. Runs without async, in the same
 //! executable, before anything else in `main`. Knows nothing of time-outs or output.
 
 use std::{
@@ -31,12 +31,9 @@ use super::{
     command::{self, OWN_EXECUTABLE},
     descendants::{Process, descendants_of, signal_all},
     protocol::{Exit, Launch, Report, Step, TERMINATE},
+    respite::Respite,
 };
 
-/// How long background processes may go on once the command has ended, before they are told to end.
-const SETTLE: Duration = Duration::from_millis(200);
-/// How long they have then, before they are killed.
-pub(super) const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How often what is to be killed is looked for again.
 pub(super) const KILL_EVERY: Duration = Duration::from_millis(10);
 /// When to stop waiting for processes that cannot be killed: another user's, or stuck in the kernel.
@@ -176,9 +173,9 @@ fn reap(sender: &Sender<Event>) {
 enum Stage {
     Running,
     /// The command has ended; the rest may end by itself.
-    Settling {
-        until: Instant,
-    },
+    Settling(Respite),
+    /// The rest has been told to end.
+    Leaving(Respite),
     /// herder is gone, and the command may come to its end.
     Parting {
         until: Instant,
@@ -216,7 +213,7 @@ impl Watch {
                     self.exit.code = status.exit_status();
                     self.exit.signal = status.terminating_signal();
                     if matches!(stage, Stage::Running) {
-                        stage = Stage::Settling { until: Instant::now() + SETTLE };
+                        stage = Stage::Settling(Respite::new(Instant::now()));
                     }
                 }
                 Ok(Event::Terminate) if matches!(stage, Stage::Running) => {
@@ -238,12 +235,21 @@ impl Watch {
         }
     }
 
-    /// What follows a stage whose time is over.
+    /// What follows when the time of a stage, or until the next look in it, is over.
     fn after(&mut self, stage: Stage) -> Option<Stage> {
         match stage {
-            Stage::Settling { .. } => {
-                self.exit.left_behind = descendants_of(getpid()).len().try_into().unwrap_or(u32::MAX);
-                Some(ask_to_end(LEFTOVER_GRACE))
+            Stage::Settling(respite) => {
+                let left = descendants_of(getpid());
+                let settling = respite.after(&left, Instant::now()).map(Stage::Settling);
+                Some(settling.unwrap_or_else(|| {
+                    self.exit.left_behind = left.len().try_into().unwrap_or(u32::MAX);
+                    tell_to_end(&left);
+                    Stage::Leaving(Respite::new(Instant::now()))
+                }))
+            }
+            Stage::Leaving(respite) => {
+                let leaving = respite.after(&descendants_of(getpid()), Instant::now());
+                Some(leaving.map_or_else(force, Stage::Leaving))
             }
             Stage::Running | Stage::Parting { .. } | Stage::Asked { .. } => Some(force()),
             Stage::Forced { give_up, .. } => (Instant::now() < give_up).then(|| kill_again(give_up)),
@@ -269,22 +275,23 @@ impl Watch {
 }
 
 fn next(events: &Receiver<Event>, stage: Stage) -> Result<Event, RecvTimeoutError> {
-    let (Stage::Settling { until }
-    | Stage::Parting { until }
-    | Stage::Asked { until }
-    | Stage::Forced { again: until, .. }) = stage
-    else {
-        return events.recv().map_err(RecvTimeoutError::from);
+    let until = match stage {
+        Stage::Running => return events.recv().map_err(RecvTimeoutError::from),
+        Stage::Settling(respite) | Stage::Leaving(respite) => respite.next_look(),
+        Stage::Parting { until } | Stage::Asked { until } | Stage::Forced { again: until, .. } => until,
     };
     events.recv_timeout(until.saturating_duration_since(Instant::now()))
 }
 
 fn ask_to_end(grace: Duration) -> Stage {
-    let processes = descendants_of(getpid());
-    signal_all(&processes, Signal::TERM, getpid());
-    // A stopped process would hear of it only when it goes on.
-    signal_all(&processes, Signal::CONT, getpid());
+    tell_to_end(&descendants_of(getpid()));
     Stage::Asked { until: Instant::now() + grace }
+}
+
+fn tell_to_end(processes: &[Process]) {
+    signal_all(processes, Signal::TERM, getpid());
+    // A stopped process would hear of it only when it goes on.
+    signal_all(processes, Signal::CONT, getpid());
 }
 
 fn force() -> Stage {

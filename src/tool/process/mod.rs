@@ -15,6 +15,7 @@ mod guard;
 mod open_files;
 mod protocol;
 mod remains;
+mod respite;
 mod runner;
 
 use std::{ffi::OsString, io, path::PathBuf, process::ExitCode, time::Duration};
@@ -65,6 +66,7 @@ pub struct CommandSpec {
     pub stdin: Option<Vec<u8>>,
     pub limits: ProcessLimits,
     pub confinement: Confinement,
+    /// How long it may run, from when the program does.
     pub timeout: Option<Duration>,
     /// Time between asking to end and killing.
     pub grace: Duration,

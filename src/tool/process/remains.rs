@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, thread,
+    thread,
     time::Instant,
 };
 
@@ -16,8 +16,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     CommandGroup, boot_id,
-    descendants::{Process, all_processes, is_guard, serves_its_herder},
-    guard::{GIVE_UP, KILL_EVERY, LEFTOVER_GRACE},
+    descendants::{Process, all_processes, has_mark, is_guard, serves_its_herder},
+    guard::{GIVE_UP, KILL_EVERY},
+    respite::Respite,
 };
 
 /// Ends the processes of the sessions that `leaders` led and those that have `mark` (`NAME=value`) in their environment,
@@ -26,31 +27,66 @@ pub fn end_remains(leaders: &[CommandGroup], mark: &str) -> Vec<u32> {
     let boot = boot_id();
     let leaders: Vec<&CommandGroup> = leaders.iter().filter(|leader| leader.boot_id == boot).collect();
     let guards: BTreeSet<i32> = leaders.iter().map(|leader| leader.pid.cast_signed()).collect();
-    let found = remains(&leaders, mark);
+    let mut look = remains(&leaders, mark);
     // A guard that lives is ending its command, and ends with it.
-    for process in found.iter().filter(|process| !guards.contains(&process.pid)) {
+    for process in look.found.iter().filter(|process| !guards.contains(&process.pid)) {
         signal(process, Signal::TERM);
         signal(process, Signal::CONT);
     }
-    let asked = Instant::now();
-    loop {
-        let left = remains(&leaders, mark);
-        let waited = asked.elapsed();
-        if left.is_empty() || waited > LEFTOVER_GRACE + GIVE_UP {
-            return left.iter().map(|process| process.pid.cast_unsigned()).collect();
-        }
-        if waited > LEFTOVER_GRACE {
-            left.iter().for_each(|process| signal(process, Signal::KILL));
-        }
-        thread::sleep(KILL_EVERY);
+    let mut respite = Some(Respite::new(Instant::now()));
+    while let Some(left) = respite.filter(|_| !look.shows_the_end()) {
+        thread::sleep(left.next_look().saturating_duration_since(Instant::now()));
+        look = remains(&leaders, mark);
+        respite = left.after(&look.found, Instant::now());
     }
+    let forced = Instant::now();
+    while !look.shows_the_end() && forced.elapsed() < GIVE_UP {
+        look.found.iter().for_each(|process| signal(process, Signal::KILL));
+        thread::sleep(KILL_EVERY);
+        look = remains(&leaders, mark);
+    }
+    look.found.iter().map(|process| process.pid.cast_unsigned()).collect()
+}
+
+/// What a look at all processes has shown.
+#[derive(Default)]
+struct Look {
+    found: Vec<Process>,
+    /// Whether there may be more of them, which were just becoming other programs.
+    may_have_missed: bool,
+}
+
+impl Look {
+    const fn shows_the_end(&self) -> bool {
+        self.found.is_empty() && !self.may_have_missed
+    }
+}
+
+/// Those of `asked` that `mark` tells from others; where one of them may have it, `may_have_missed` becomes true.
+fn marked<'a>(
+    asked: impl IntoIterator<Item = &'a Process>,
+    own: &BTreeSet<i32>,
+    mark: &str,
+    may_have_missed: &mut bool,
+) -> BTreeSet<i32> {
+    let mut tell = |pid: i32| {
+        let told = has_mark(pid, mark);
+        *may_have_missed |= told.is_none();
+        told
+    };
+    // Where a shell that herder was started from has it, whatever else was started there has it too.
+    if own.iter().any(|pid| tell(*pid) != Some(false)) {
+        return BTreeSet::new();
+    }
+    asked.into_iter().map(|process| process.pid).filter(|pid| tell(*pid) == Some(true)).collect()
 }
 
 /// Whether a guard with `mark` in its environment is at work though its herder is gone: its command has the time to come to
 /// its end. Blocks.
 pub fn is_one_abandoned(mark: &str) -> bool {
-    let is_one =
-        |process: &Process| is_guard(process.pid) && !serves_its_herder(process) && has(process.pid, mark);
+    let is_one = |process: &Process| {
+        is_guard(process.pid) && !serves_its_herder(process) && has_mark(process.pid, mark) == Some(true)
+    };
     all_processes().any(|process| !process.ended && is_one(&process))
 }
 
@@ -61,16 +97,17 @@ pub(super) fn kill_unguarded(leader: i32, mark: Option<&str>) {
     for _ in 0..ROUNDS {
         let all: Vec<Process> = all_processes().filter(|process| !process.ended).collect();
         let (own, known) = (ancestry(&all), by_number(&all));
-        let mark = mark.filter(|mark| !own.iter().any(|pid| has(*pid, mark)));
-        let is_marked = |process: &Process| mark.is_some_and(|mark| has(process.pid, mark));
-        let is_left = |process: &&Process| {
-            process.session == leader || is_marked(process) && !is_guarded(process, &known, &own)
+        let mut look = Look::default();
+        let marked =
+            mark.map_or_else(BTreeSet::new, |mark| marked(&all, &own, mark, &mut look.may_have_missed));
+        let is_left = |process: &Process| {
+            process.session == leader || marked.contains(&process.pid) && !is_guarded(process, &known, &own)
         };
-        let left: Vec<&Process> = all.iter().filter(is_left).collect();
-        if left.is_empty() {
+        look.found = all.iter().copied().filter(is_left).collect();
+        if look.shows_the_end() {
             return;
         }
-        left.into_iter().for_each(|process| signal(process, Signal::KILL));
+        look.found.iter().for_each(|process| signal(process, Signal::KILL));
         thread::sleep(KILL_EVERY);
     }
 }
@@ -100,17 +137,13 @@ fn signal(process: &Process, signal: Signal) {
 }
 
 /// What is there of them now.
-fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
-    let Some(oldest) = leaders.iter().map(|leader| leader.start_time).min() else { return Vec::new() };
+fn remains(leaders: &[&CommandGroup], mark: &str) -> Look {
+    let mut look = Look::default();
+    let Some(oldest) = leaders.iter().map(|leader| leader.start_time).min() else { return look };
     let all: Vec<Process> = all_processes().filter(|process| !process.ended).collect();
     let own = ancestry(&all);
-    // Where a shell that herder was started from has it, whatever else was started there has it too.
-    let tells = !own.iter().any(|pid| has(*pid, mark));
-    let marked: BTreeSet<i32> = all
-        .iter()
-        .filter(|process| tells && process.start_time >= oldest && has(process.pid, mark))
-        .map(|process| process.pid)
-        .collect();
+    let since = all.iter().filter(|process| process.start_time >= oldest);
+    let marked = marked(since, &own, mark, &mut look.may_have_missed);
     // A number is not given to another session as long as one process is in it.
     let sessions: BTreeSet<i32> = leaders
         .iter()
@@ -138,7 +171,8 @@ fn remains(leaders: &[&CommandGroup], mark: &str) -> Vec<Process> {
     }
     let known = by_number(&all);
     let is_left = |process: &Process| found.contains(&process.pid) && !is_of_another(process, &known, &own);
-    all.into_iter().filter(is_left).collect()
+    look.found = all.iter().copied().filter(is_left).collect();
+    look
 }
 
 /// Whether another herder, which lives, has a guard over a process. One that this process itself comes from does not count:
@@ -164,9 +198,4 @@ fn ancestry(all: &[Process]) -> BTreeSet<i32> {
         next = all.iter().find(|process| process.pid == pid).map(|process| process.parent);
     }
     own
-}
-
-fn has(pid: i32, mark: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
 }

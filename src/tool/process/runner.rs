@@ -70,7 +70,7 @@ impl ProcessRunner {
         Ok(self.start_unless(spec, cancel).await?.wait(cancel).await)
     }
 
-    /// Starts a command; it runs from now on, under its time limit.
+    /// Starts a command; it runs from then on, under its time limit.
     ///
     /// # Errors
     /// Says why it did not start.
@@ -107,7 +107,6 @@ impl ProcessRunner {
 
         let (mut guard, control, output) = self.spawn_guard(spec.env)?;
         crash::point(Point::GuardStarted);
-        let started = Instant::now();
         let mut control = BufReader::new(control).lines();
         let launched = timeout(START_LIMIT, launch_by(&mut control, &order));
         let answer = match cancel.run_until_cancelled(launched).await {
@@ -140,7 +139,7 @@ impl ProcessRunner {
                 control,
                 output,
                 capture: Arc::new(Mutex::new(Capture::new(spec.output))),
-                started,
+                started: Instant::now(),
                 timeout: spec.timeout.unwrap_or(NEVER).min(NEVER),
                 grace,
             }),
@@ -194,6 +193,7 @@ pub struct Running {
     control: Lines<BufReader<UnixStream>>,
     output: pipe::Receiver,
     capture: Taken,
+    /// When the program ran: what a busy machine takes to get there is not the command's.
     started: Instant,
     timeout: Duration,
     grace: Duration,
