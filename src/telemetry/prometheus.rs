@@ -100,6 +100,14 @@ mod tests {
         }
     }
 
+    /// A free address that no other process takes meanwhile: it is made of this one's number, whose first bit is 0.
+    fn own() -> SocketAddr {
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let host = std::net::Ipv4Addr::new(127, high | 0x80, middle, low);
+        let free = std::net::TcpListener::bind((host, 0)).and_then(|socket| socket.local_addr());
+        free.expect("an address")
+    }
+
     #[test]
     fn an_address_that_other_machines_reach_is_refused() {
         assert_eq!(
@@ -111,13 +119,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_is_counted_is_served_with_its_help() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|socket| socket.local_addr())
-            .expect("a port");
-        tokio::spawn(start(port).expect("starts"));
+        let address = own();
+        tokio::spawn(start(address).expect("starts"));
         metrics::counter!(metric::RUNS_ENDED, "outcome" => "done").increment(2);
         let page = tokio::task::spawn_blocking(move || {
-            let mut stream = std::net::TcpStream::connect(port).expect("connects");
+            let mut stream = std::net::TcpStream::connect(address).expect("connects");
             stream
                 .write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
                 .expect("asked");

@@ -137,8 +137,8 @@ async fn a_call_that_is_ended_while_it_runs_has_its_result_in_the_next_request()
     let submitted = submit(&stage, &json!({}));
     let run = submitted.run;
     stage.until_file("ws", "begun").await;
-    stage.supervisor.cancel_call(run, CallId::new("c_a")).await.unwrap();
     stage.supervisor.ask(run, herder::actor::run::say(InputKind::Steer, "go on without it")).await.unwrap();
+    stage.supervisor.cancel_call(run, CallId::new("c_a")).await.unwrap();
     assert_eq!(stage.outcome(submitted).await, "done");
     assert_eq!(server.refusals(), Vec::<String>::new());
     let messages = server.requests()[1]["messages"].clone();

@@ -1,9 +1,9 @@
 //! Runs that cost money: no cap is passed, whatever the server does, and what is of record is what was counted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
-    stage::{Plan, Stage},
+    stage::{PATIENCE, Plan, Stage},
     support::{
         bill::{Bill, INPUT, Manner, OUTPUT},
         server::{Answer, Server, Step},
@@ -86,11 +86,14 @@ async fn two_hundred_runs_at_once_pass_no_cap_whatever_their_server_does() {
     let bill = Bill::default();
     let most = Arc::new(AtomicU64::new(0));
     let (account, peak) = (bill.clone(), most.clone());
+    let failed = Mutex::new(BTreeSet::new());
     let server = Server::start(move |request| {
+        // No request fails twice, so no run is given up for that.
+        let may_fail = || failed.lock().unwrap().insert(request["messages"].to_string());
         let manner = match account.next() % 20 {
-            3 => Manner::BreaksOff,
+            3 if may_fail() => Manner::BreaksOff,
             7 | 11 => Manner::Untold,
-            13 => Manner::Refused,
+            13 if may_fail() => Manner::Refused,
             _ => Manner::Told,
         };
         let answer = three_turns(&account, request, manner);
@@ -101,7 +104,13 @@ async fn two_hundred_runs_at_once_pass_no_cap_whatever_their_server_does() {
     let stage = stage(&server).await;
     stage.write("ws", "notes.txt", &"a note\n".repeat(40));
     stage.supervisor.set_cap(batch(), Some(NanoUsd::new(CAP)));
-    let runs: Vec<_> = (0..200).map(|_| stage.submit("ws", &Value::Null, &task(2_000))).collect();
+    let runs: Vec<_> = (0..200)
+        .map(|n| {
+            let mut task = task(2_000);
+            task["task"] = format!("task {n}").into();
+            stage.submit("ws", &Value::Null, &task)
+        })
+        .collect();
     let (mut outcomes, mut recorded) = (BTreeMap::<String, u32>::new(), 0);
     for Submitted { run, done } in runs {
         let outcome = match done.await.unwrap().end {
@@ -121,18 +130,12 @@ async fn two_hundred_runs_at_once_pass_no_cap_whatever_their_server_does() {
         *outcomes.entry(outcome).or_default() += 1;
     }
     let Standing { spent, reserved, .. } = standing(&stage, &batch()).await;
-    println!(
-        "{outcomes:?}, charged {} of {CAP}, counted {}, {} requests",
-        bill.charged(),
-        spent.get(),
-        bill.next()
-    );
     assert!(most.load(Ordering::SeqCst) <= CAP && bill.charged() <= spent.get());
     assert_eq!((reserved, spent.get()), (NanoUsd::default(), recorded));
     let known = ["budget: cost", "done", "not started"];
     assert!(outcomes.keys().all(|outcome| known.contains(&outcome.as_str())), "{outcomes:?}");
-    assert!(outcomes["done"] >= 10 && outcomes["not started"] >= 10, "{outcomes:?}");
-    // More than nine tenths were of use to somebody.
+    // The money is not enough for all. Who gets it is open, but nobody goes without as long as there is enough of it.
+    assert!(outcomes.get("done").is_none_or(|done| *done < 200), "{outcomes:?}");
     assert!(spent.get() > CAP * 9 / 10, "{spent:?}");
     assert_eq!(server.refusals(), Vec::<String>::new());
 }
@@ -201,9 +204,9 @@ async fn a_request_that_is_given_up_is_of_record_at_the_most_it_can_have_cost() 
     });
     let lost = lost.expect("it is of record");
     assert_eq!((lost.output, lost.estimated, end.usage), (2_000, true, lost));
-    let limit = tokio::time::timeout(Duration::from_secs(20), async {
+    let limit = tokio::time::timeout(PATIENCE, async {
         while standing(&stage, &batch()).await.spent != lost.cost.unwrap() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
     limit.await.expect("the account has it too");

@@ -120,7 +120,7 @@ async fn a_command_that_ignores_the_signal_is_killed_and_the_run_ends_after_it()
 async fn every_call_of_a_cancelled_batch_has_a_result() {
     let stage = Plan::default().start().await;
     stage.write("ws", "a.txt", "hello\n");
-    let command = "echo $$ > pid; exec sleep 30";
+    let command = "echo $$ > pid; exec sleep 3600";
     let batch = calls(&[
         ("a", "bash", json!({ "command": command })),
         ("b", "read", json!({ "path": "a.txt" })),

@@ -150,7 +150,7 @@ impl Gate {
     }
 
     pub(crate) async fn until_inside(&self, count: usize) {
-        self.inside.subscribe().wait_for(|inside| *inside == count).await.unwrap();
+        self.inside.subscribe().wait_for(|inside| *inside >= count).await.unwrap();
     }
 }
 

@@ -115,9 +115,9 @@ async fn a_server_that_has_too_much_to_do_is_asked_again_and_each_retry_is_of_re
 
 #[tokio::test]
 async fn a_cancel_during_the_wait_that_a_server_asked_for_ends_the_run_with_one_request_sent() {
-    let seconds = ("retry-after", "30".to_owned());
+    let seconds = ("retry-after", "50".to_owned());
     // Were the other one heeded, the run would wait without its slot.
-    let both = vec![("retry-after-ms", "30000".to_owned()), ("retry-after", "90".to_owned())];
+    let both = vec![("retry-after-ms", "50000".to_owned()), ("retry-after", "90".to_owned())];
     for (status, headers) in [(503, vec![seconds.clone()]), (429, vec![seconds]), (429, both)] {
         let headers = headers.clone();
         let refusal = Answer::Status { status, headers, body: "{}".to_owned() };
@@ -129,7 +129,7 @@ async fn a_cancel_during_the_wait_that_a_server_asked_for_ends_the_run_with_one_
         let since = std::time::Instant::now();
         stage.supervisor.cancel(run).await.unwrap();
         assert_eq!(stage.outcome(submitted).await, "cancelled");
-        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(45), "{:?}", since.elapsed());
         assert_eq!((server.requests().len(), stage.kinds(run).await.contains(&"parked")), (1, false));
     }
 }
@@ -158,7 +158,8 @@ async fn a_cancel_while_the_server_says_nothing_closes_the_connection() {
     server.closed().await;
 }
 
-#[tokio::test]
+// Where nothing but the end of the answer is waited for, it comes at once, however busy the machine is.
+#[tokio::test(start_paused = true)]
 async fn the_turns_of_a_run_go_over_one_connection() {
     let read = || vec![("read".to_owned(), json!({ "path": "notes.txt" }))];
     let plan = chat::Plan { turns: (0..5).map(|_| read()).collect(), text: "done".to_owned() };
@@ -170,7 +171,7 @@ async fn the_turns_of_a_run_go_over_one_connection() {
         Answer::Raw(vec![body, Step::Wait(Duration::from_millis(2))])
     };
     let server = Server::start(slow_to_end).await;
-    let stage = stage(&server).await;
+    let stage = Plan { provider: provider(&server), ..Plan::paused() }.start().await;
     stage.write("ws", "notes.txt", "noted\n");
     let end = stage.end(stage.submit("ws", &Value::Null, &task("one"))).await;
     assert_eq!((end.outcome.to_string(), end.turns), ("done".to_owned(), 6));

@@ -9,7 +9,7 @@ use herder::{
     clock::{Clock as _, SystemClock},
     domain::event::{Event, ModelRetry},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     http::{answering, stage, strictly},
@@ -78,14 +78,24 @@ async fn the_wait_that_a_server_asks_for_is_of_record_and_kept() {
             assert_eq!(waited(status, sent).await, Duration::from_millis(wait), "{status} {headers:?}");
         }
     }
-    let date = || {
-        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
-        let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
-        vec![("retry-after", date)]
-    };
-    let wait = waited(429, date).await;
-    // A date has no fractions of a second.
-    assert!((Duration::from_millis(501)..=Duration::from_secs(2)).contains(&wait), "{wait:?}");
+}
+
+#[tokio::test]
+async fn the_wait_may_be_asked_for_as_a_date() {
+    // Without a fraction of a second, as a date is sent.
+    let seconds = jiff::Timestamp::now().as_second() + 50;
+    let date = jiff::Timestamp::from_second(seconds).unwrap();
+    let sent = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+    let server = answering([status(429, &[("retry-after", &sent)], "{}")]).await;
+    let stage = stage(&server).await;
+    let submitted = stage.submit("ws", &Value::Null, &json!({ "script": null }));
+    let run = submitted.run;
+    stage.until(run, "model_retry", 1).await;
+    stage.supervisor.cancel(run).await.unwrap();
+    assert_eq!(stage.outcome(submitted).await, "cancelled");
+    let (retry, wait) = first_retry(&stage, run).await;
+    assert!(wait <= Duration::from_secs(50), "{wait:?}");
+    assert!(retry.not_before.as_micros() >= date.as_microsecond(), "{:?} is before {date}", retry.not_before);
 }
 
 #[tokio::test]

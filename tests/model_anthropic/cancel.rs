@@ -1,6 +1,6 @@
-//! A request ends when it is told to, wherever it is, and pings say nothing.
+//! A request ends when it is told to, wherever it is, and pings say nothing: none of these servers ends by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use herder::{
@@ -20,9 +20,6 @@ use crate::{
     },
 };
 
-/// Far more than a cancelled request takes, far less than the server would.
-const SOON: Duration = Duration::from_secs(2);
-
 fn begun() -> Step {
     Step::Bytes(framed(&events(&[words("par")], "end_turn")[..4]).into_bytes())
 }
@@ -34,10 +31,8 @@ async fn before_the_headers() {
     let heard =
         tokio::spawn(hear(provider(&server, Settings::default()).stream(request("go"), cancel.clone())));
     server.asked(1).await;
-    let start = Instant::now();
     cancel.cancel();
     assert_eq!(heard.await.unwrap().class(), Some(FaultClass::Cancelled));
-    assert!(start.elapsed() < SOON);
     server.closed().await;
 }
 
@@ -53,6 +48,7 @@ async fn midway_with_nothing_but_pings_and_empty_deltas() {
     for _ in 0..1000 {
         steps.extend([Step::Wait(Duration::from_millis(5)), Step::Bytes(silence.clone().into_bytes())]);
     }
+    steps.push(Step::Hang);
     let server = serve(move |_| Answer::Raw(steps.clone())).await;
     let cancel = CancellationToken::new();
     let mut stream = provider(&server, Settings::default()).stream(request("go"), cancel.clone());
@@ -64,10 +60,8 @@ async fn midway_with_nothing_but_pings_and_empty_deltas() {
     }
     let rest = tokio::spawn(stream.collect::<Vec<_>>());
     server.sent(20).await;
-    let start = Instant::now();
     cancel.cancel();
     assert_eq!(timeout(DEADLINE, rest).await.unwrap().unwrap(), [Err(ModelError::cancelled())]);
-    assert!(start.elapsed() < SOON);
     server.closed().await;
 }
 
@@ -75,9 +69,7 @@ async fn midway_with_nothing_but_pings_and_empty_deltas() {
 async fn not_at_all_where_the_server_hangs_after_its_last_event() {
     let whole = framed(&events(&[words("all")], "end_turn"));
     let server = serve(move |_| Answer::Raw(vec![Step::Bytes(whole.clone().into_bytes()), Step::Hang])).await;
-    let start = Instant::now();
     assert_eq!(ask_of(&server, Settings::default()).await.text, "all");
-    assert!(start.elapsed() < SOON);
     server.closed().await;
 }
 

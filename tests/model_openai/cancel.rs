@@ -1,6 +1,6 @@
-//! A request ends when it is told to, wherever it is, and its connection with it.
+//! A request ends when it is told to, wherever it is, and its connection with it: none of these servers ends by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream::BoxStream};
 use herder::{
@@ -19,9 +19,6 @@ use crate::{
     },
 };
 
-/// Far more than a cancelled request takes, far less than the server would.
-const SOON: Duration = Duration::from_secs(2);
-
 fn begun() -> Step {
     Step::Bytes(events(&[chunk(&json!({"content": "par"}), None)]).into_bytes())
 }
@@ -39,10 +36,8 @@ async fn before_the_headers() {
     let stream = provider(&server, Settings::default()).stream(request("go"), cancel.clone());
     let heard = tokio::spawn(hear(stream));
     server.asked(1).await;
-    let start = Instant::now();
     cancel.cancel();
     assert_eq!(heard.await.unwrap().class(), Some(FaultClass::Cancelled));
-    assert!(start.elapsed() < SOON);
     server.closed().await;
 }
 
@@ -71,6 +66,7 @@ async fn midway_hung_or_pinged() {
             Step::Bytes(empty.into_bytes()),
         ]);
     }
+    pinged.push(Step::Hang);
     for (steps, chunks) in [(silent, 1), (pinged, 20)] {
         let server = Server::start(move |_| Answer::Raw(steps.clone())).await;
         let cancel = CancellationToken::new();
@@ -78,11 +74,9 @@ async fn midway_hung_or_pinged() {
         begins(&mut stream).await;
         let rest = tokio::spawn(stream.collect::<Vec<_>>());
         server.sent(chunks).await;
-        let start = Instant::now();
         cancel.cancel();
         // Neither pings nor empty deltas were told as anything.
         assert_eq!(timeout(DEADLINE, rest).await.unwrap().unwrap(), [Err(ModelError::cancelled())]);
-        assert!(start.elapsed() < SOON);
         server.closed().await;
     }
 }
@@ -111,11 +105,9 @@ async fn a_server_that_hangs_after_its_answer_holds_nothing_up() {
     let whole = format!("{}data: [DONE]\n\n", events(&[chunk(&json!({"content": "all"}), Some("stop"))]));
     let server =
         Server::start(move |_| Answer::Raw(vec![Step::Bytes(whole.clone().into_bytes()), Step::Hang])).await;
-    let start = Instant::now();
     let said =
         hear(provider(&server, Settings::default()).stream(request("go"), CancellationToken::new())).await;
     assert_eq!(said.text, "all");
-    assert!(start.elapsed() < SOON);
     server.closed().await;
 }
 

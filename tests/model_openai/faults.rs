@@ -13,6 +13,7 @@ use herder::{
     },
 };
 use serde_json::json;
+use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -186,8 +187,11 @@ async fn a_connection_that_fails_is_a_passing_fault() {
     assert_eq!((early.class(), midway.class()), (Some(FaultClass::Transient), Some(FaultClass::Transient)));
     assert_eq!(midway.text, "par");
 
-    let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let settings = Settings { base_url: format!("http://{unused}/v1"), ..Settings::default() };
+    // As long as it is bound, nobody else takes the port.
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = bound.local_addr().unwrap();
+    let settings = Settings { base_url: format!("http://{address}/v1"), ..Settings::default() };
     let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
     let refused = hear(provider.stream(request("go"), CancellationToken::new())).await;
     assert_eq!(refused.class(), Some(FaultClass::Transient));

@@ -1,8 +1,7 @@
 //! The check of a model.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::{
     place::{Ended, Place},
@@ -141,9 +140,11 @@ async fn a_web_page_is_no_answer_and_hints_at_the_address() {
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_told_as_such() {
-    // A listener that is bound and dropped leaves a port that nobody has.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let findings = check(&at(&format!("http://127.0.0.1:{port}/v1"), "")).await.expect(1).json();
+    // As long as it is bound, nobody else takes the port.
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = bound.local_addr().unwrap();
+    let findings = check(&at(&format!("http://{address}/v1"), "")).await.expect(1).json();
     assert_eq!(states(&findings), [("server", "failed")]);
     assert_found(&findings, "server", "failed", "see that the server runs and that base_url is right");
 }
@@ -297,15 +298,16 @@ async fn the_other_name_of_the_token_limit_is_told() {
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up_in_time_and_a_signal_ends_the_check_at_once() {
     let server = Server::start(|_| Answer::Hang).await;
-    let place = place(&server, "");
-    let started = Instant::now();
     let args = ["models", "check", "m", "--json", "--timeout", "1s"];
-    let findings = place.herder(&[("MINE", "k")], &args).await.expect(1).json();
+    let findings = place(&server, "").herder(&[("MINE", "k")], &args).await.expect(1).json();
     assert_found(&findings, "server", "failed", "no whole answer within 1 s");
-    assert!(started.elapsed() < Duration::from_secs(20));
 
-    let child = place.command(&[("MINE", "k")], &["models", "check", "m"]).spawn().unwrap();
-    server.asked(2).await;
+    // What was given up may reach its server late, so the other check has one of its own.
+    let server = Server::start(|_| Answer::Hang).await;
+    let place = place(&server, "");
+    let child =
+        place.command(&[("MINE", "k")], &["models", "check", "m", "--timeout", "1h"]).spawn().unwrap();
+    server.asked(1).await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().await.unwrap();

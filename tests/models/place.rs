@@ -68,7 +68,7 @@ impl Place {
 
     /// Runs it to its end, which must come in good time.
     pub(crate) async fn herder(&self, variables: &[(&str, &str)], args: &[&str]) -> Ended {
-        let output = timeout(3 * DEADLINE, self.command(variables, args).output()).await.unwrap().unwrap();
+        let output = timeout(DEADLINE, self.command(variables, args).output()).await.unwrap().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }

@@ -12,8 +12,8 @@ async fn two_batches_share_the_slots_fairly_and_keep_to_their_own_bounds() {
         let daemon = Daemon::with_slots(&disk, 2).await;
         let tasks = |name: &str| (0..4).map(|n| held(&format!("{name}{n}"))).collect::<Vec<_>>();
         let one = daemon.submit(at_once(4), &tasks("a")).await.unwrap().id;
-        let other = daemon.submit(at_once(1), &tasks("b")).await.unwrap().id;
         daemon.gate.until_asked(2).await;
+        let other = daemon.submit(at_once(1), &tasks("b")).await.unwrap().id;
         daemon.until(one, |status| status.counts.in_flight == 4).await;
         daemon.until(other, |status| status.counts.in_flight == 1).await;
         assert_eq!(daemon.batches.get(one).await.unwrap().running, 2);

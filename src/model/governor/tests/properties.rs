@@ -4,7 +4,10 @@ use std::{collections::VecDeque, future::Future, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
-use tokio::time::{advance, sleep};
+use tokio::{
+    task::unconstrained,
+    time::{advance, sleep},
+};
 
 use super::{
     super::{Account, Concurrency, Governor, Permit, Rates},
@@ -54,7 +57,8 @@ impl Play {
         loop {
             let mut moved = false;
             for index in (0..self.waiting.len()).rev() {
-                if let Some(permit) = (&mut self.waiting[index].1).now_or_never() {
+                // A task that is ready too often without a break is made to wait, though its turn has come.
+                if let Some(permit) = unconstrained(&mut self.waiting[index].1).now_or_never() {
                     let (number, _) = self.waiting.remove(index).unwrap();
                     self.admitted.push(number);
                     self.permits.push(permit);
@@ -83,7 +87,7 @@ impl Play {
             }
             Step::Send(index) => {
                 if let Some(index) = permit(&mut self.permits, index) {
-                    let _ = self.permits[index].send(1).now_or_never();
+                    let _ = unconstrained(self.permits[index].send(1)).now_or_never();
                 }
             }
             Step::Answer(index) => {
