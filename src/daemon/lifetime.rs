@@ -255,7 +255,7 @@ async fn begin(desk: &Arc<Desk>, signals: &mut Signals) -> Result<Begun, ServeEr
         return Ok(Begun::Stopped);
     }
     desk.set_phase(Phase::Ready);
-    systemd::ready("ready");
+    systemd::ready("ready").await;
     Ok(Begun::Ready)
 }
 
@@ -284,18 +284,18 @@ async fn until_stopped(desk: &Arc<Desk>, signals: &mut Signals) {
 }
 
 async fn reload(desk: Arc<Desk>) {
-    systemd::reloading();
+    systemd::reloading().await;
     match desk.reload(&By::default()).await {
         Ok(report) => tracing::info!(?report, "configuration read again"),
         Err(error) => tracing::error!(error = error.message, "configuration left as it was"),
     }
-    systemd::ready("ready");
+    systemd::ready("ready").await;
 }
 
 /// Has everything come to rest.
 async fn finish(desk: &Arc<Desk>, signals: &mut Signals) {
     desk.set_phase(Phase::Stopping);
-    systemd::stopping("runs end their turn");
+    systemd::stopping("runs end their turn").await;
     desk.batches().close();
     let supervisor = &desk.herder().supervisor;
     let mut drain = std::pin::pin!(supervisor.drain(desk.config().supervisor.drain()));

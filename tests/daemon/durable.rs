@@ -6,7 +6,10 @@ use std::fs;
 use herder::daemon::{client::ClientError, wire::Code};
 use serde_json::{Value, json};
 
-use crate::process::{House, assert_sound, says, takes_turns};
+use crate::{
+    gate,
+    process::{House, assert_sound, says, takes_turns},
+};
 
 #[tokio::test]
 async fn what_is_paused_is_paused_in_the_next_daemon_until_it_is_resumed() {
@@ -61,13 +64,17 @@ async fn what_is_paused_is_paused_in_the_next_daemon_until_it_is_resumed() {
 #[tokio::test]
 async fn a_run_that_is_paused_under_way_is_held_between_turns_through_a_kill() {
     let house = House::new();
-    let first = house.start(&[]).await;
-    let run = first.submit(&takes_turns(&house, "one", 30, 50)).await;
-    first.until(&format!("v1/runs/{run}"), |run| run["turns"].as_u64() > Some(1)).await;
+    let args = ["--policy", "trusted"];
+    let first = house.start(&args).await;
+    let mut task = takes_turns(&house, "one", 30, 0);
+    task["script"][1] = gate::turn(&house);
+    let run = first.submit(&task).await;
+    first.until(&format!("v1/runs/{run}"), |run| run["turns"] == 2).await;
     first.post(&format!("v1/runs/{run}/pause"), json!({})).await;
+    gate::open(&house);
     let held = first.until(&format!("v1/runs/{run}"), |run| run["state"] == "paused").await;
     first.kill();
-    let second = house.start(&[]).await;
+    let second = house.start(&args).await;
     let again = second.until(&format!("v1/runs/{run}"), |run| run["state"] == "paused").await;
     assert_eq!(again["turns"], held["turns"]);
     second.post(&format!("v1/runs/{run}/resume"), json!({})).await;
@@ -151,8 +158,8 @@ async fn a_batch_is_cancelled_once_and_stays_so() {
 #[tokio::test]
 async fn how_many_run_at_once_and_how_long_is_changed_while_they_run() {
     let house = House::new();
-    let daemon = house.start(&["--jobs", "1"]).await;
-    let tasks: Vec<Value> = (0..4).map(|n| takes_turns(&house, &format!("t{n}"), 40, 1_000)).collect();
+    let daemon = house.start(&["--policy", "trusted", "--jobs", "1"]).await;
+    let tasks: Vec<Value> = (0..4).map(|n| gate::task_behind(&house, &format!("t{n}"), 40)).collect();
     let batch = daemon.batch(&tasks, &[("concurrency", "2")]).await;
     let path = format!("v1/batches/{batch}");
     daemon.until(&path, |batch| batch["running"] == 1 && batch["open"] == 2).await;
@@ -168,6 +175,7 @@ async fn how_many_run_at_once_and_how_long_is_changed_while_they_run() {
         assert_eq!(daemon.patch(&path, json!({"max_turns": 1})).await["changed"], true);
         assert_eq!(daemon.patch(&path, json!({"max_turns": 1})).await["changed"], false);
     }
+    gate::open(&house);
     assert_eq!(daemon.until_batch_ends(&batch).await["ended"], json!({"budget": 4}));
     daemon.stop().await;
 }
@@ -205,18 +213,20 @@ async fn what_asks_a_model_that_is_gone_waits_and_goes_on_once_it_is_back() {
     let model = "[models.local]\nprovider = \"scripted\"\nmodel = \"m\"\n";
     house.configure(model);
     let asking = |id: &str| {
-        let mut task = says(&house, id, 700);
+        let mut task = gate::task_behind(&house, id, 0);
         task["model"] = "local".into();
         task
     };
-    let first = house.start(&[]).await;
+    let args = ["--policy", "trusted"];
+    let first = house.start(&args).await;
     let run = first.submit(&asking("one")).await;
     let unwanted = first.submit(&asking("two")).await;
     let batch = first.batch(&[asking("a"), asking("b")], &[("concurrency", "1")]).await;
     first.until(&format!("v1/batches/{batch}"), |batch| batch["running"] == 1).await;
     first.kill();
+    gate::open(&house);
     house.configure("");
-    let second = house.start(&[]).await;
+    let second = house.start(&args).await;
     let path = format!("v1/batches/{batch}");
     let broken = second.until(&path, |batch| batch["state"] == "broken").await;
     assert!(broken["error"].as_str().unwrap().contains("local"), "{broken}");

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes, so that what hangs is told from what is slow.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     timeout(DEADLINE, work).await.expect("this does not hang")

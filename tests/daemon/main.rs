@@ -8,6 +8,7 @@ mod continuing;
 mod crash;
 mod durable;
 mod followers;
+mod gate;
 mod guarded;
 mod harness;
 mod managed;

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::process::{Daemon, House, task};
+use crate::process::{Daemon, House, task, until};
 
 /// The files of the state that the daemon has open.
 fn open_files(house: &House, daemon: &Daemon) -> usize {
@@ -25,9 +25,15 @@ async fn three_hundred_runs_leave_no_file_of_the_state_open() {
         let batch = daemon.batch(&(0..50).map(one).collect::<Vec<_>>(), &[]).await;
         assert_eq!(daemon.until_batch_ends(&batch).await["ended"], json!({"done": 50}));
         assert_eq!(daemon.results(&batch).await.len(), 50);
-        counts.push(open_files(&house, &daemon));
+        // Those that stay may be opened when they are first needed, in the first two rounds.
+        match counts.get(1) {
+            Some(most) => {
+                // The input of a batch may be closed a little after its end is shown.
+                until("no more are open", || open_files(&house, &daemon) <= *most).await;
+            }
+            None => counts.push(open_files(&house, &daemon)),
+        }
     }
-    // The first ones may be opened when they are first needed.
-    assert!(counts[0] > 0 && counts[2..].iter().all(|count| *count <= counts[1]), "{counts:?}");
+    assert!(counts[0] > 0);
     daemon.stop().await;
 }

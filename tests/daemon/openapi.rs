@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use herder::daemon::wire::{Code, EventView};
@@ -112,6 +113,12 @@ impl Daemon {
         assert_eq!(made.status, 201, "{}", made.body);
         // Goes on until the run has ended.
         daemon.send("GET", "/v1/runs/ended/events", &[], "").await;
+        soon(async {
+            while daemon.send("GET", "/v1/runs/open", &[], "").await.json()["turns"] != 1 {
+                tokio::time::sleep(Duration::from_millis(15)).await;
+            }
+        })
+        .await;
         daemon
     }
 }

@@ -1,15 +1,25 @@
 //! The daemon's end: in order when it is asked for, at once when it is asked for twice, and nothing of it is left.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
 use herder::daemon::client::{ClientError, Route};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    gate,
     harness::{connect, request, rest},
-    process::{Daemon, House, assert_sound, runs, says, takes_turns, until},
+    process::{Daemon, Ended, House, PATIENCE, assert_sound, runs, says, takes_turns, until},
 };
+
+/// With as long for the turns as a test leaves them under way.
+const SERVE: [&str; 4] = ["--policy", "trusted", "--drain", "600s"];
+
+/// Lets the turns come to their end once the daemon has heard that it should stop.
+async fn open_the_gate_once_it_stops(house: &House, daemon: &Daemon) {
+    daemon.until("v1/status", |status| status["phase"] == "stopping").await;
+    gate::open(house);
+}
 
 /// Asserts that nothing of the daemon is left: no process, no socket, no half of an input.
 async fn is_gone(house: &House, mut daemon: Daemon) {
@@ -26,14 +36,20 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 async fn asked_once_runs_end_their_turn_and_go_on_in_the_next() {
     for way in ["SIGTERM", "SIGINT", "stop"] {
         let house = House::new();
-        let first = house.start(&[]).await;
-        let run = first.submit(&takes_turns(&house, "one", 3, 400)).await;
+        let first = house.start(&SERVE).await;
+        let run = first.submit(&gate::task_behind(&house, "one", 1)).await;
         let batch = first.batch(&[takes_turns(&house, "a", 2, 400), says(&house, "b", 0)], &[]).await;
         first.until(&format!("v1/runs/{run}"), |run| run["turns"] == 1).await;
+        let mut command = None;
         match way {
             "SIGTERM" => first.signal(Signal::TERM),
             "SIGINT" => first.signal(Signal::INT),
-            _ => assert!(house.herder(&["stop", "--wait"]).expect(0).out.contains("stopped")),
+            _ => command = Some(house.command(&["stop", "--wait"]).stdout(Stdio::piped()).spawn().unwrap()),
+        }
+        open_the_gate_once_it_stops(&house, &first).await;
+        if let Some(command) = command {
+            let ended = Ended::of(&command.wait_with_output().unwrap()).expect(0);
+            assert!(ended.out.contains("stopped"), "{}", ended.out);
         }
         is_gone(&house, first).await;
         let log = house.events();
@@ -52,7 +68,7 @@ async fn asked_once_runs_end_their_turn_and_go_on_in_the_next() {
 async fn asked_twice_it_does_not_wait() {
     for way in ["SIGTERM", "stop"] {
         let house = House::new();
-        let first = house.start(&["--policy", "trusted"]).await;
+        let first = house.start(&SERVE).await;
         let run = first.submit(&says(&house, "one", 600_000)).await;
         let command = first.submit(&runs(&house, "two", "touch begun; sleep 600 & sleep 600; wait")).await;
         until("the command is at work", || house.path("work/begun").exists()).await;
@@ -76,7 +92,7 @@ async fn asked_twice_it_does_not_wait() {
 #[tokio::test]
 async fn while_it_stops_it_takes_nothing_new_and_says_so() {
     let house = House::new();
-    let mut daemon = house.start(&[]).await;
+    let mut daemon = house.start(&SERVE).await;
     daemon.submit(&says(&house, "one", 600_000)).await;
     daemon.until("v1/status", |status| status["load"]["thinking"] == 1).await;
     daemon.post("v1/stop", json!({})).await;
@@ -120,11 +136,14 @@ async fn who_follows_is_told_that_it_ends_and_connections_that_say_nothing_do_no
 #[tokio::test]
 async fn a_follower_of_the_client_goes_on_in_the_next_daemon() {
     let house = House::new();
-    let first = house.start(&[]).await;
-    let run = first.submit(&takes_turns(&house, "one", 4, 200)).await;
-    let mut follower = first.client.follow(Route::to(["v1", "runs", &run, "events"]), None);
+    let mut first = house.start(&SERVE).await;
+    let run = first.submit(&gate::task_behind(&house, "one", 2)).await;
+    let mut follower = first.client.follow(Route::to(["v1", "runs", &run, "events"]), None).waiting(PATIENCE);
     let mut ids = vec![follower.next().await.unwrap().unwrap().id.unwrap()];
-    first.stop().await;
+    first.until(&format!("v1/runs/{run}"), |run| run["turns"] == 1).await;
+    first.post("v1/stop", json!({})).await;
+    open_the_gate_once_it_stops(&house, &first).await;
+    assert_eq!(first.ended().await, Some(0), "{}", first.said());
     let second = house.start(&[]).await;
     while let Some(event) = follower.next().await.unwrap() {
         ids.push(event.id.unwrap());
@@ -141,7 +160,7 @@ async fn a_stop_at_the_very_start_is_heeded() {
     let first = house.start(&[]).await;
     let tasks: Vec<Value> = (0..200).map(|n| says(&house, &format!("t{n}"), 1_000)).collect();
     let batch = first.batch(&tasks, &[]).await;
-    first.until(&format!("v1/batches/{batch}"), |batch| batch["open"] != 0).await;
+    first.until(&format!("v1/batches/{batch}"), |batch| batch["waiting"] != 200).await;
     first.kill();
     let second = house.launch(&[]);
     until("it has the socket", || connects(&house)).await;

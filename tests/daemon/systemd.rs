@@ -16,7 +16,10 @@ use herder::daemon::server::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{DEADLINE, Part, ask, say, soon, wait_for_the_end, who};
+use crate::{
+    harness::{DEADLINE, Part, ask, say, soon, wait_for_the_end, who},
+    process::until,
+};
 
 /// Where the manager listens for reports.
 pub(crate) struct Manager {
@@ -49,7 +52,6 @@ impl Manager {
         self.socket.recv(&mut [0]).is_err()
     }
 
-    /// The next report, by field.
     /// The next report that is of more than what is going on.
     pub(crate) fn state(&self) -> BTreeMap<String, String> {
         loop {
@@ -60,6 +62,7 @@ impl Manager {
         }
     }
 
+    /// The next report, by field.
     pub(crate) fn report(&self) -> BTreeMap<String, String> {
         let mut bytes = [0; 4096];
         let count = self.socket.recv(&mut bytes).unwrap();
@@ -74,14 +77,14 @@ fn fields(wanted: &[(&str, &str)]) -> BTreeMap<String, String> {
     wanted.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-#[test]
+#[tokio::test]
 #[ignore = "a part of other tests"]
-fn part_that_reports() {
-    ready("takes tasks");
+async fn part_that_reports() {
+    ready("takes tasks").await;
     status("12 runs\nREADY=0");
-    reloading();
-    ready("takes tasks again");
-    stopping("drains");
+    reloading().await;
+    ready("takes tasks again").await;
+    stopping("drains").await;
 }
 
 #[test]
@@ -118,6 +121,28 @@ fn a_manager_that_has_gone_harms_nobody() {
 }
 
 #[tokio::test]
+#[ignore = "a part of another test"]
+async fn part_that_reports_more_than_is_listened_to() {
+    for number in 0..1_000 {
+        status(&format!("{number} runs"));
+    }
+    fs::write(std::env::var_os("GOES_ON").unwrap(), "").unwrap();
+    stopping("drains").await;
+}
+
+#[tokio::test]
+async fn a_manager_that_does_not_listen_holds_nothing_up_and_hears_of_the_end_once_it_does() {
+    let manager = Manager::new();
+    let goes_on = manager.folder.path().join("goes-on");
+    let more = [("GOES_ON", goes_on.to_str().unwrap())];
+    let part = manager.start("systemd::part_that_reports_more_than_is_listened_to", &more);
+    until("it goes on", || goes_on.exists()).await;
+    assert_eq!(manager.report(), fields(&[("STATUS", "0 runs")]));
+    assert_eq!(manager.state(), fields(&[("STOPPING", "1"), ("STATUS", "drains")]));
+    part.all();
+}
+
+#[tokio::test]
 #[ignore = "a part of other tests"]
 async fn part_that_works_until_its_third_round() {
     let mut asked = 0;
@@ -125,7 +150,7 @@ async fn part_that_works_until_its_third_round() {
         asked += 1;
         let works = asked < 3;
         if !works {
-            ready("stands still");
+            status("stands still");
         }
         std::future::ready(works)
     };

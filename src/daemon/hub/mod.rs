@@ -128,7 +128,7 @@ impl Hub {
 
     /// Streams that are open and have caught up.
     pub fn followers(&self) -> usize {
-        self.shared.registry.len()
+        self.shared.registry.followers()
     }
 
     /// The events of one run after `after`, with its `seq` as their id, until the run ends.

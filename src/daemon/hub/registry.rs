@@ -3,8 +3,11 @@
 //! A reader is woken only by what it is to have. Handing over never waits; a reader whose queue is full is forgotten.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use axum::body::Bytes;
@@ -55,6 +58,8 @@ struct Reader {
     batch: Option<BatchId>,
     kinds: Kinds,
     deltas: Deltas,
+    /// Whether it has read what its queue does not have.
+    has_caught_up: AtomicBool,
 }
 
 impl Reader {
@@ -82,6 +87,11 @@ impl Subscription {
     pub(super) const fn after(&self) -> Pos {
         self.after
     }
+
+    /// Its reader has all that stands before what the queue has, and lives on the queue alone.
+    pub(super) fn mark_caught_up(&self) {
+        self.reader.has_caught_up.store(true, Relaxed);
+    }
 }
 
 impl Registry {
@@ -93,8 +103,13 @@ impl Registry {
     /// Enters a reader. Also says whether spoken text must be relayed from now on.
     pub(super) fn subscribe(self: &Arc<Self>, filter: &Filter, deltas: Deltas) -> (Subscription, bool) {
         let Filter { batch, runs, kinds } = filter;
-        let reader =
-            Arc::new(Reader { queue: Queue::default(), batch: *batch, kinds: kinds.clone(), deltas });
+        let reader = Arc::new(Reader {
+            queue: Queue::default(),
+            batch: *batch,
+            kinds: kinds.clone(),
+            deltas,
+            has_caught_up: AtomicBool::new(false),
+        });
         let runs: Vec<RunId> = runs.iter().copied().collect();
         let mut state = self.lock();
         if let Some(end) = &state.closed {
@@ -115,10 +130,13 @@ impl Registry {
         (Subscription { registry: Arc::clone(self), reader, runs, after }, starts)
     }
 
-    /// Readers that wait for events.
-    pub(super) fn len(&self) -> usize {
+    /// Readers that have caught up and whose queue has not overflowed.
+    pub(super) fn followers(&self) -> usize {
         let state = self.lock();
-        state.all.len() + state.by_run.values().map(Vec::len).sum::<usize>()
+        let readers = state.by_run.values().flatten().chain(&state.all);
+        let followers = readers.filter(|reader| reader.has_caught_up.load(Relaxed)).map(Arc::as_ptr);
+        // One that follows several runs is entered for each.
+        followers.collect::<BTreeSet<_>>().len()
     }
 
     /// Hands an event to whoever is to have it, encoded once and only if there is anybody.

@@ -159,6 +159,7 @@ impl EventStream {
             }
             State::Arriving(subscription) => {
                 self.members = BTreeSet::new();
+                subscription.mark_caught_up();
                 self.state = State::Following(subscription);
             }
             State::Following(subscription) => return Ok(self.follow(subscription, chunk)),

@@ -1,12 +1,20 @@
 //! What a service manager and the daemon tell each other.
 //!
 //! Sockets that are handed down, states that are reported, and a watchdog that is fed only while the daemon does its work. All
-//! of it comes to nothing where no manager asked for it. Knows nothing of what the daemon does.
+//! of it comes to nothing where no manager asked for it, and a manager that does not listen holds no thread up. Knows nothing
+//! of what the daemon does.
 
 use std::{
-    io,
+    env, io,
     net::TcpListener,
-    os::{fd::AsFd, unix::net::UnixListener},
+    os::{
+        fd::AsFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram, UnixListener},
+        },
+    },
     time::Duration,
 };
 
@@ -14,6 +22,9 @@ use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How long the manager may take to make room for what it has to hear.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Sockets that the manager bound. They stay its own: their files are not removed.
 #[derive(Debug, Default)]
@@ -55,26 +66,27 @@ fn check(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// The daemon answers.
-pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::MainPid(std::process::id()), NotifyState::Status(&line(status))]);
+pub async fn ready(status: &str) {
+    let pid = NotifyState::MainPid(std::process::id());
+    announce(&[NotifyState::Ready, pid, NotifyState::Status(&line(status))]).await;
 }
 
 /// The daemon reads its configuration anew; [`ready`] follows.
-pub fn reloading() {
+pub async fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => announce(&[NotifyState::Reloading, now]).await,
         Err(error) => tracing::warn!(%error, "the service manager was not told of the reload"),
     }
 }
 
 /// The daemon is ending.
-pub fn stopping(status: &str) {
-    tell(&[NotifyState::Stopping, NotifyState::Status(&line(status))]);
+pub async fn stopping(status: &str) {
+    announce(&[NotifyState::Stopping, NotifyState::Status(&line(status))]).await;
 }
 
 /// What the daemon is doing, for a person to read.
 pub fn status(text: &str) {
-    tell(&[NotifyState::Status(&line(text))]);
+    mention(&[NotifyState::Status(&line(text))]);
 }
 
 /// A second line would be read as another report.
@@ -82,18 +94,60 @@ fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
+/// Tells what changes the manager's mind, as soon as it has room for it.
+async fn announce(states: &[NotifyState<'_>]) {
+    let told = async {
+        let Some(manager) = manager()? else { return Ok(()) };
+        let manager = tokio::net::UnixDatagram::from_std(manager)?;
+        manager.send(report(states).as_bytes()).await.map(drop)
+    };
+    let told = timeout(PATIENCE, told).await.unwrap_or_else(|late| Err(late.into()));
+    log_untold(told);
+}
+
+/// Tells what the next report makes up for: one that there is no room for is left out.
+fn mention(states: &[NotifyState<'_>]) {
+    let told = manager().and_then(|manager| match manager {
+        Some(manager) => manager.send(report(states).as_bytes()).map(drop),
+        None => Ok(()),
+    });
+    match told {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            tracing::debug!("the service manager does not listen");
+        }
+        told => log_untold(told),
+    }
+}
+
 /// Nobody is worse off if the manager does not hear it, but for the start and the watchdog, which it then sees to.
-fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+fn log_untold(told: io::Result<()>) {
+    if let Err(error) = told {
         tracing::warn!(%error, "the service manager was not told");
     }
+}
+
+fn report(states: &[NotifyState<'_>]) -> String {
+    states.iter().map(|state| format!("{state}\n")).collect()
+}
+
+/// A way to the manager, if there is one, that never blocks: the manager's queue is short, and its reader may be busy.
+fn manager() -> io::Result<Option<UnixDatagram>> {
+    let Some(place) = env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
+    let address = match place.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&place)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect_addr(&address)?;
+    Ok(Some(socket))
 }
 
 /// Feeds the manager's watchdog for as long as `alive` answers that the daemon does its work, each time anew and in time.
 /// Ends at once where there is none.
 pub async fn watchdog<F: Future<Output = bool>>(alive: impl FnMut() -> F) {
     if let Some(period) = sd_notify::watchdog_enabled().filter(|period| !period.is_zero()) {
-        feed(period, alive, || tell(&[NotifyState::Watchdog])).await;
+        feed(period, alive, || mention(&[NotifyState::Watchdog])).await;
     }
 }
 

@@ -57,6 +57,35 @@ async fn a_reader_that_stalls_while_it_catches_up_goes_on_catching_up() {
     assert_eq!(reader.next().await, None);
 }
 
+#[tokio::test]
+async fn a_reader_counts_as_a_follower_once_it_has_caught_up_and_as_one() {
+    let world = world().await;
+    let (run, other) = (run_id(1), run_id(2));
+    world.append(run, 0, &[submitted(None)]);
+    let filter = Filter { runs: BTreeSet::from([run, other]), ..Filter::default() };
+    let mut reader = world.reader_of_all(0, filter).await;
+    // The page that it is handed reaches the head, so a queue fills already; it may yet read on from the log.
+    assert_eq!(reader.ids(1).await, [1]);
+    assert_eq!((world.hub.shared.registry.entered(), world.hub.followers()), (2, 0));
+    let reading = tokio::spawn(async move { (reader.ids(1).await, reader) });
+    until_followed_by(&world, 1).await;
+    world.append(run, 1, &[turn(1)]);
+    let (ids, reader) = reading.await.unwrap();
+    assert_eq!((ids, world.hub.followers()), (vec![2], 1));
+    drop(reader);
+    assert_eq!(world.hub.followers(), 0);
+}
+
+async fn until_followed_by(world: &World, count: usize) {
+    timeout(DEADLINE, async {
+        while world.hub.followers() != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
 #[test]
 fn what_waits_is_bounded_in_number_and_in_bytes_and_gone_once_it_is_too_much() {
     let frame =
