@@ -132,6 +132,7 @@ fn a_batch_that_is_stopped_while_its_disk_is_full_ends_within_the_grace_of_its_t
     let command = command.stdout(file("out.txt")).stderr(file("err.txt"));
     let batch = Started::from(command.spawn().unwrap());
     until("the disk is full", || place.read("err.txt").contains("the log's disk is full"));
+    until("its number is told", || place.read("pid").ends_with('\n'));
     let pid = Pid::from_raw(place.read("pid").trim().parse().unwrap()).unwrap();
     let stopped = Instant::now();
     kill_process(pid, Signal::TERM).unwrap();

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until};
+use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until, waits_for};
 
 const BATCH: [&str; 8] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "2"];
 
@@ -36,12 +36,15 @@ fn end_of(started: Started) -> i32 {
 fn one_signal_lets_turns_end_and_the_same_command_goes_on() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let place = Place::new();
-        let mut tasks = vec![slow("a", 1_500), slow("b", 1_500)];
+        let gated = |id| place.apart(id, json!([waits_for("../go"), {"text": "ready"}]));
+        let mut tasks = vec![gated("a"), gated("b")];
         tasks.extend((0..30).map(|number| says(&format!("t{number}"), "x")));
         place.tasks("in.jsonl", &tasks);
         let batch = place.start(&BATCH);
-        until("both think", || turns_begun(&place) == 2);
+        until("both are in their turn", || turns_begun(&place) == 2);
         batch.signal(signal);
+        until("it is told", || told(&place, "stopping: runs end their turn"));
+        place.write("go", "");
         assert_eq!(end_of(batch), code);
         let err = place.read("err.txt");
         assert!(err.contains("herder: stopping: runs end their turn; once more stops at once"), "{err}");
@@ -158,13 +161,13 @@ fn signals_are_heeded_while_nobody_reads_the_results() {
 fn results_that_cannot_be_written_stop_everything_and_leave_no_process() {
     let place = Place::new();
     let mut tasks = vec![endless(&place, "a")];
-    let late = |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 400 * number}]));
+    let late = |number| place.apart(&format!("t{number}"), json!([waits_for("../work/up-a"), {"text": "x"}]));
     tasks.extend((1..=4).map(late));
     place.tasks("in.jsonl", &tasks);
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let args = ["batch", "in.jsonl", "--policy", "trusted", "--state", "kept", "-j", "5"];
     let ended = Ended::of(&place.command(&args).stdout(full).output().unwrap()).expect(1);
-    assert_eq!(place.read("work/up-a"), "up\n");
+    assert!(place.path("work/up-a").exists(), "the command was under way");
     assert_eq!(place.marked(), Vec::<String>::new(), "nothing is left when it has ended");
     let last = ended.err.lines().last().unwrap();
     assert!(last.starts_with("herder: stdout: cannot be written: "), "{}", ended.err);

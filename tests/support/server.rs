@@ -24,7 +24,7 @@ use tokio::{
 use super::{chat, messages, responses};
 
 /// Longer than anything takes that is not stuck.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// What the server answers.
 #[derive(Clone, Debug)]
