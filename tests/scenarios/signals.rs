@@ -13,10 +13,9 @@ fn endless(place: &Place, id: &str) -> Value {
     bash(id, &format!("export MARK={mark}; echo up > up-{id}; sleep 300 & setsid sleep 300 & sleep 300"))
 }
 
-/// Says its first word late, and would say another after that.
-fn slow(id: &str, delay_ms: u64) -> Value {
-    let read = json!({"calls": [{"name": "list", "arguments": {}}], "delay_ms": delay_ms});
-    task(id, json!([read, {"text": "ready"}]))
+/// Says its first word later than anybody waits.
+fn slow(id: &str) -> Value {
+    task(id, json!([{"text": "ready", "delay_ms": 600_000}]))
 }
 
 fn turns_begun(place: &Place) -> usize {
@@ -40,7 +39,7 @@ fn one_signal_lets_turns_end_and_the_same_command_goes_on() {
         let mut tasks = vec![gated("a"), gated("b")];
         tasks.extend((0..30).map(|number| says(&format!("t{number}"), "x")));
         place.tasks("in.jsonl", &tasks);
-        let batch = place.start(&BATCH);
+        let batch = place.start(&[&BATCH[..], &["--drain", "600s"]].concat());
         until("both are in their turn", || turns_begun(&place) == 2);
         batch.signal(signal);
         until("it is told", || told(&place, "stopping: runs end their turn"));
@@ -70,7 +69,7 @@ fn one_signal_lets_turns_end_and_the_same_command_goes_on() {
 fn two_signals_stop_at_once_and_leave_no_process_of_a_tool() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let place = Place::new();
-        place.tasks("in.jsonl", &[endless(&place, "a"), slow("b", 600_000), says("c", "x")]);
+        place.tasks("in.jsonl", &[endless(&place, "a"), slow("b"), says("c", "x")]);
         let batch = place.start(&BATCH);
         until("the command runs", || place.read("work/up-a") == "up\n" && turns_begun(&place) == 2);
         assert!(!place.marked().is_empty());
