@@ -1,12 +1,14 @@
 //! A daemon that dies while a person speaks to its runs: whoever asks again, asks for nothing twice.
 
+use std::time::{Duration, Instant};
+
 use herder::daemon::client::ClientError;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::{
     points::times,
-    process::{Daemon, House, route, says, task},
+    process::{Daemon, House, PATIENCE, route, says, task},
     record::Record,
     work::armed,
 };
@@ -24,6 +26,10 @@ pub(crate) const KINDS: &[&str] = &[
 ];
 /// Points that only a daemon reaches.
 pub(crate) const POINTS: &[&str] = &["submission.recorded"];
+
+/// Tools whose calls end once what they are named after was answered, so that no run ends before. They only read: after a
+/// death they are called again.
+const GATES: [&str; 2] = ["paused", "resumed"];
 
 #[test]
 fn a_daemon_that_dies_under_what_a_person_asks_for_does_it_once() {
@@ -50,19 +56,20 @@ type SaidInAll = Vec<(String, Vec<String>)>;
 /// Has a run held, spoken to and let go, and another one cancelled; tells whether the daemon died over it.
 fn drive(killed_at: Option<(&str, usize)>) -> (SaidInAll, bool) {
     let house = House::new();
-    std::fs::write(house.path("work/fixed.txt"), "fixed\n").unwrap();
+    house.configure(&format!("[defaults]\npolicy = \"trusted\"\n{}", GATES.map(gate).concat()));
     let died = Runtime::new().unwrap().block_on(async {
         let mut person = Person::new(&house, killed_at).await;
-        let turn = json!({"calls": [{"name": "read", "arguments": {"path": "fixed.txt"}}], "delay_ms": 60});
-        let last = json!({"text": "ready"});
-        let talks = task(&house, "talks", json!([turn, turn, turn, last, {"text": "that is all"}]));
-        let talks = person.submits(&talks).await;
+        let [pausing, resuming] = GATES.map(|name| json!({"calls": [{"name": name, "arguments": {}}]}));
+        let talks = json!([pausing, resuming, {"text": "ready"}, {"text": "that is all"}]);
+        let talks = person.submits(&task(&house, "talks", talks)).await;
         person.posts(&format!("{talks}/pause"), &json!({}), None).await;
+        open(&house, "paused");
         person.until(&talks, "paused").await;
         person.posts(&format!("{talks}/steer"), &json!({"text": "quickly"}), Some("steer")).await;
         person.posts(&format!("{talks}/follow-up"), &json!({"text": "and then?"}), Some("follow")).await;
         person.patches(&talks, &json!({"max_turns": 40})).await;
         person.posts(&format!("{talks}/resume"), &json!({}), None).await;
+        open(&house, "resumed");
         person.until(&talks, "ended").await;
         let hangs = person.submits(&says(&house, "hangs", 600_000)).await;
         person.posts(&format!("{hangs}/cancel"), &json!({}), None).await;
@@ -78,6 +85,17 @@ fn drive(killed_at: Option<(&str, usize)>) -> (SaidInAll, bool) {
         (task, said)
     });
     (said.collect(), died)
+}
+
+fn gate(name: &str) -> String {
+    format!(
+        "[command_tools.{name}]\ndescription = \"d\"\nread_only = true\nschema = {{ type = \"object\" }}\n\
+         command = [\"sh\", \"-c\", \"until [ -e {name} ]; do sleep 0.02; done\"]\n"
+    )
+}
+
+fn open(house: &House, gate: &str) {
+    std::fs::write(house.path("work").join(gate), "").unwrap();
 }
 
 /// Who asks again when the daemon has died.
@@ -123,12 +141,18 @@ impl<'a> Person<'a> {
     }
 
     async fn until(&mut self, run: &str, state: &str) {
+        let since = Instant::now();
         loop {
             let answer = self.daemon.client.get(&route(run)).await;
             if self.hears::<Value>(answer).await.is_some_and(|run| run["state"] == state) {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            assert!(
+                since.elapsed() < PATIENCE,
+                "it is never {state}; the daemon said: {}",
+                self.daemon.said()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     points::times,
     process::{self, House, lines},
     random::{Chance, number},
+    record::{Record, STATE},
     work::armed,
 };
 
@@ -38,7 +39,7 @@ fn a_death_while_a_worktree_is_made_or_put_away_loses_no_patch_and_leaves_nothin
             if !repository.dies(point, time) {
                 break;
             }
-            repository.ends(&format!("{point} {time}"), 0);
+            repository.ends(&format!("{point} {time}"));
             deaths.push(time);
         }
         assert!(!deaths.is_empty(), "{point} is never reached");
@@ -53,7 +54,7 @@ fn a_second_death_at_what_the_first_left_of_a_worktree_changes_nothing() {
             let repository = Isolated::new(2);
             assert!(repository.dies(first, 1), "{first} is not reached");
             repository.dies(second, 1);
-            repository.ends(&format!("{first}, then {second}"), 0);
+            repository.ends(&format!("{first}, then {second}"));
         }
     }
 }
@@ -73,7 +74,7 @@ fn every_run_has_its_patch_and_no_worktree_is_left_however_often_herder_is_kille
         deaths += usize::from(herder.wait().unwrap().signal() == Some(9));
     }
     println!("{tasks} tasks, {deaths} deaths, {starts} starts");
-    repository.ends("random", tasks / 4);
+    repository.ends("random");
 }
 
 /// A batch whose runs have worktrees of a repository's.
@@ -143,18 +144,19 @@ impl Isolated {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Goes on to the end: each run has its patch, and nothing but branches with work is left. Some runs may have been given
-    /// up because herder died in them too often.
+    /// Goes on to the end: each run has its patch, and nothing but branches with work is left. Those in which herder died too
+    /// often are given up.
     #[track_caller]
-    fn ends(&self, how: &str, may_be_given_up: usize) {
+    fn ends(&self, how: &str) {
         let status = self.run(None);
         self.house.assert_nothing_runs();
         let results = lines(&fs::read_to_string(self.house.path("out.jsonl")).unwrap());
         assert_eq!(results.len(), self.tasks, "{how}: {status}: {}", self.said());
         let (done, given_up): (Vec<&Value>, Vec<&Value>) =
             results.iter().partition(|line| line["outcome"] == "done");
-        assert!(given_up.len() <= may_be_given_up, "{how}: {given_up:#?}");
         assert!(given_up.iter().all(|line| line["detail"] == "restart_limit"), "{how}: {given_up:#?}");
+        let record = Record::of_log(&self.house, STATE);
+        given_up.iter().for_each(|line| record.assert_died_too_often(line["id"].as_str().unwrap(), how));
         for line in &done {
             let number: usize = line["id"].as_str().unwrap()[1..].parse().unwrap();
             assert_eq!(line["error"], Value::Null, "{how}: {line}");

@@ -73,7 +73,7 @@ fn what_has_escaped_from_a_dead_herder_and_its_dead_guard_ends_at_the_next_start
     until("the guard is gone", || {
         !house.processes().iter().any(|stat| stat.starts_with(&format!("{guard} ")))
     });
-    assert!(house.processes().len() >= 3, "{:?}", house.processes());
+    until("what has escaped is seen", || house.processes().len() >= 3);
 
     house.herder(&BATCH).expect(0);
     assert_eq!(house.processes(), Vec::<String>::new());
@@ -97,7 +97,7 @@ fn a_guard_that_has_not_noticed_is_ended_with_its_command() {
     kill_process(guard, Signal::STOP).unwrap();
     herder.kill().unwrap();
     herder.wait().unwrap();
-    assert!(house.processes().len() >= 2, "{:?}", house.processes());
+    until("the guard and its command are seen", || house.processes().len() >= 2);
     house.herder(&BATCH).expect(0);
     assert_eq!(house.processes(), Vec::<String>::new());
 }

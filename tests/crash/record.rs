@@ -8,7 +8,7 @@ use std::{
 use herder::{
     app::state::State,
     domain::{
-        event::Event,
+        event::{Envelope, Event, RestartCause},
         id::Seq,
         message::{Message, validate},
         run::Run,
@@ -21,6 +21,9 @@ use crate::process::{House, lines};
 
 pub(crate) const STATE: &str = "out.jsonl.state";
 
+/// How often herder dies in one turn of a run before the run is given up.
+const TOO_OFTEN: usize = 5;
+
 /// What a result says that does not hang on time, by task.
 type Results = BTreeMap<String, Vec<Value>>;
 
@@ -31,6 +34,8 @@ pub(crate) struct Record {
     pub(crate) transcripts: BTreeMap<String, Vec<Said>>,
     /// Calls of which nobody knows whether they took effect.
     pub(crate) in_doubt: BTreeSet<String>,
+    /// By task: how often herder died in the turn in which it last did.
+    deaths: BTreeMap<String, usize>,
 }
 
 /// A message.
@@ -76,6 +81,7 @@ impl Record {
                 assert_eq!(validate(replayed.history()), Ok(()));
                 let said = replayed.history().iter().map(|message| record.hear(message)).collect();
                 let task = run.task_id.as_deref().unwrap_or_default().to_owned();
+                record.deaths.insert(task.clone(), deaths_in_one_turn(&log));
                 assert!(record.transcripts.insert(task, said).is_none(), "two runs of one task");
             }
             state.close().await;
@@ -105,6 +111,13 @@ impl Record {
         }
     }
 
+    /// Checks that a run was given up for no other reason than that herder died in it too often.
+    #[track_caller]
+    pub(crate) fn assert_died_too_often(&self, task: &str, how: &str) {
+        let deaths = self.deaths[task];
+        assert!(deaths >= TOO_OFTEN, "{how}: {task} was given up after {deaths} deaths in its turn");
+    }
+
     #[track_caller]
     pub(crate) fn assert_equals(&self, undisturbed: &Self, how: &str) {
         assert_eq!(self.results, undisturbed.results, "{how}");
@@ -120,4 +133,13 @@ impl Record {
             assert!(is_same, "{how}: {task}: {said:#?} instead of {wanted:#?}");
         }
     }
+}
+
+/// The deaths of herder from the last one back to where its turn began. A run that is given up over it ends its turn only
+/// then.
+fn deaths_in_one_turn(log: &[Envelope]) -> usize {
+    let is_death =
+        |event: &&Event| matches!(event, Event::Restart(restart) if restart.cause == RestartCause::Process);
+    let back = log.iter().rev().map(|one| &one.fact.event).skip_while(|event| !is_death(event));
+    back.take_while(|event| !matches!(event, Event::TurnEnd(_))).filter(is_death).count()
 }

@@ -82,6 +82,7 @@ async fn a_used_up_account_is_shown_told_of_once_and_opened_by_resuming_its_mode
     let audit = json(&["audit", "--verb", "resume", "--json"]);
     assert_eq!(field(&audit, "detail")[0], "account team opened");
     assert_eq!(json(&["status", "--json"])[0]["shut"], json!([]));
+    until("it is told", || !place.results("told.jsonl").is_empty());
     let told = place.results("told.jsonl");
     assert_eq!(field(&told, "occasion"), ["latch-closed"]);
     assert_eq!((&told[0]["news"]["account"], &told[0]["news"]["reason"]), (&json!("team"), &json!("quota")));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     daemon::{Daemon, shown, submit},
-    support::{Ended, Place, Started, call, until},
+    support::{Ended, Place, Started, call, until, waits_for},
 };
 
 pub(crate) const OUT: &str = "out.jsonl";
@@ -190,11 +190,11 @@ fn what_failed_is_kept_where_it_is_and_what_changed_nothing_is_not() {
 #[test]
 fn a_run_goes_on_in_its_own_workspace_after_a_kill_and_its_result_is_whole() {
     let place = repository();
-    let slow = |id: &str, isolate: &str| {
-        let wait = json!({"text": "ready", "delay_ms": 1_500});
-        task(id, isolate, json!([edit(id), bash("echo once >> once.txt"), wait]))
+    let go = place.path("go").display().to_string();
+    let gated = |id: &str, isolate: &str| {
+        task(id, isolate, json!([edit(id), bash("echo once >> once.txt"), waits_for(&go), done()]))
     };
-    place.tasks("in.jsonl", &[slow("a", "worktree"), slow("b", "copy"), slow("c", "worktree")]);
+    place.tasks("in.jsonl", &[gated("a", "worktree"), gated("b", "copy"), gated("c", "worktree")]);
     let batch = place.start(&BATCH);
     until("commands have run", || {
         let seen = place.herder(&["events", "--all", "--json", "--state", STATE]);
@@ -202,6 +202,7 @@ fn a_run_goes_on_in_its_own_workspace_after_a_kill_and_its_result_is_whole() {
     });
     batch.kill();
     assert_eq!(worktrees(&place), 3);
+    place.write("go", "");
     place.herder(&BATCH).expect(0);
     for id in ["a", "b", "c"] {
         let patch = diff(&place, id);
@@ -262,8 +263,10 @@ fn a_run_whose_end_is_on_disk_has_its_patch_though_herder_died_before_it_was_mad
 #[test]
 fn a_workspace_that_is_gone_ends_the_run_and_is_not_made_anew() {
     let place = repository();
-    place
-        .tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), {"text": "x", "delay_ms": 60_000}]))]);
+    place.tasks(
+        "in.jsonl",
+        &[task("a", "worktree", json!([edit("TWO"), {"text": "x", "delay_ms": 600_000}]))],
+    );
     let batch = place.start(&BATCH);
     until("the edit", || {
         place.herder(&["events", "--all", "--json", "--state", STATE]).out.contains("\"kind\":\"result\"")

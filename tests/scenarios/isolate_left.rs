@@ -32,7 +32,7 @@ fn locks(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn one(place: &Place) -> Vec<Value> {
-    let tasks = vec![task("a", "worktree", json!([edit("TWO"), {"text": "ready", "delay_ms": 60_000}]))];
+    let tasks = vec![task("a", "worktree", json!([edit("TWO"), {"text": "ready", "delay_ms": 600_000}]))];
     place.tasks("in.jsonl", &tasks);
     tasks
 }
@@ -96,13 +96,14 @@ fn a_patch_is_of_record_though_its_branch_cannot_be_removed_yet() {
 #[test]
 fn a_git_that_is_at_work_when_herder_dies_comes_to_its_end_and_the_next_start_waits_for_it() {
     let place = repository();
-    // Git that holds a lock for a while.
+    // Git that holds a lock until it may go on, and for a second more.
     fs::create_dir(place.path("bin")).unwrap();
     let found = std::env::var("PATH").unwrap();
     let held = place.path("work/.git/held.lock").display().to_string();
+    let go = place.path("go").display().to_string();
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" worktree \"*) touch {held}; sleep 2; PATH={found} git \"$@\" || exit; rm {held}; exit;; \
-         esac\nPATH={found} exec git \"$@\"\n"
+        "#!/bin/sh\nexport PATH={found}\ncase \" $* \" in *\" worktree \"*) touch {held}; until [ -e {go} ]; do sleep 0.02; done; \
+         sleep 1; git \"$@\" || exit; rm {held}; exit;; esac\nexec git \"$@\"\n"
     );
     place.write("bin/git", script);
     fs::set_permissions(place.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -113,6 +114,7 @@ fn a_git_that_is_at_work_when_herder_dies_comes_to_its_end_and_the_next_start_wa
     until("git is at work", || !locks(&place.path("work/.git")).is_empty());
     batch.kill();
     assert!(!locks(&place.path("work/.git")).is_empty(), "it still is");
+    place.write("go", "");
     place.herder(&BATCH).expect(0);
     assert!(locks(&place.path("work/.git")).is_empty());
     assert!(diff(&place, "a").contains("+TWO"));

@@ -2,7 +2,8 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    time::Duration,
 };
 
 use serde_json::json;
@@ -11,17 +12,24 @@ use crate::support::{Place, says, task, until};
 
 fn scrape(address: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text)
 }
 
+/// An address of this machine's that nobody but this process takes, so that a port of it that is free stays free.
+fn own_address() -> String {
+    let ip = Ipv4Addr::from_bits(0x7f40_0000 | std::process::id());
+    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
 #[test]
 fn metrics_are_served_while_a_batch_runs() {
     let place = Place::new();
     place.tasks("in.jsonl", &[says("quick", "x"), task("slow", json!([{"text": "x", "delay_ms": 600_000}]))]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = own_address();
     let batch = place.start(&["batch", "in.jsonl", "-o", "out.jsonl", "--metrics", &free]);
     let mut text = String::new();
     until("one run has ended and one is live", || {

@@ -8,7 +8,9 @@ use herder::store::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Place, assert_sound, bash, call, field, is_state, says, sorted, task, until};
+use crate::support::{
+    Place, assert_sound, bash, call, field, is_state, says, sorted, task, until, waits_for,
+};
 
 const BATCH: [&str; 8] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "4"];
 
@@ -79,8 +81,8 @@ fn what_is_done_before_a_kill_stays_done_and_the_rest_follows() {
 fn a_kill_before_the_first_result_loses_nothing() {
     let place = Place::new();
     // No run ends before there is the file, each waits for it in a life of its own.
-    let waits = || call("bash", json!({"command": "until test -e go; do sleep 0.05; done"}));
-    let slow = |id: &str| task(id, json!([call("list", json!({})), waits(), waits(), {"text": "ready"}]));
+    let go = || waits_for("go");
+    let slow = |id: &str| task(id, json!([call("list", json!({})), go(), go(), {"text": "ready"}]));
     place.tasks("in.jsonl", &["a", "b", "c"].map(slow));
     for _ in 0..2 {
         let batch = place.start(&BATCH);
@@ -366,17 +368,16 @@ fn a_call_in_doubt_is_told_to_the_model_and_not_repeated() {
 #[test]
 fn a_run_whose_log_is_damaged_is_named_and_the_others_go_on() {
     let place = Place::new();
-    let waits = |id: &str, delay_ms: u64| {
-        task(id, json!([call("list", json!({})), {"text": "x", "delay_ms": delay_ms}]))
-    };
-    place.tasks("in.jsonl", &[waits("a", 900), waits("b", 900), says("c", "x")]);
+    let gated = |id| place.apart(id, json!([call("list", json!({})), waits_for("../go"), {"text": "x"}]));
+    place.tasks("in.jsonl", &[gated("a"), gated("b"), says("c", "x")]);
     let batch = place.start(&BATCH);
     until("a log", || is_state(&place.path("out.jsonl.state")));
     until("all are under way", || {
         let seen = place.herder(&["events", "--all", "--json", "--state", "out.jsonl.state"]).out;
-        seen.matches("\"result\"").count() == 2 && seen.contains("\"run_end\"")
+        seen.matches("\"kind\":\"result\"").count() == 2 && seen.contains("\"run_end\"")
     });
     batch.kill();
+    place.write("go", "");
     let log = rusqlite::Connection::open(place.path("out.jsonl.state/log.db")).unwrap();
     let damaged = "UPDATE append SET body = x'00' WHERE first_seq > 1
         AND run = (SELECT pos FROM run WHERE task_id = 'a')";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, assert_sound, field, says, sorted, task};
+use crate::support::{Place, assert_sound, field, says, sorted, task, until, waits_for};
 
 /// Is refused by its model at once, for good.
 fn refused(id: &str) -> Value {
@@ -18,15 +18,22 @@ fn numbered(count: usize) -> Vec<Value> {
 #[test]
 fn results_come_in_the_order_of_the_input_if_it_is_to_be_kept() {
     let place = Place::new();
-    let slower =
-        |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 500 - 100 * number}]));
-    place.tasks("in.jsonl", &(0..5).map(slower).collect::<Vec<_>>());
-    let args = ["batch", "in.jsonl", "-o", "out.jsonl"];
-    place.herder(&args).expect(0);
+    let tasks =
+        (0..5).map(|number| place.apart(&format!("t{number}"), json!([waits_for("go"), {"text": "x"}])));
+    place.tasks("in.jsonl", &tasks.collect::<Vec<_>>());
+    let args = ["batch", "in.jsonl", "-o", "out.jsonl", "-j", "5", "--policy", "trusted"];
+    let batch = place.start(&args);
+    for (ended, number) in (0..5).rev().enumerate() {
+        place.write(&format!("t{number}/go"), "");
+        until("its result", || place.results("out.jsonl").len() == ended + 1);
+    }
+    assert_eq!(batch.wait(), Some(0));
     assert_eq!(field(&place.results("out.jsonl"), "id"), ["t4", "t3", "t2", "t1", "t0"]);
     place.herder(&[&args[..], &["--keep-order"]].concat()).expect(0);
     assert_eq!(field(&place.results("out.jsonl"), "id"), ["t0", "t1", "t2", "t3", "t4"]);
-    place.tasks("more.jsonl", &(0..5).map(slower).collect::<Vec<_>>());
+    let faster =
+        |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 500 - 100 * number}]));
+    place.tasks("more.jsonl", &(0..5).map(faster).collect::<Vec<_>>());
     let ended = place.herder(&["batch", "more.jsonl", "--keep-order"]).expect(0);
     assert_eq!(field(&ended.json(), "id"), ["t0", "t1", "t2", "t3", "t4"]);
 }

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until};
+use crate::support::{Ended, Place, Started, assert_sound, bash, says, sorted, task, until, waits_for};
 
 const BATCH: [&str; 8] = ["batch", "in.jsonl", "-o", "out.jsonl", "--policy", "trusted", "-j", "2"];
 
@@ -13,10 +13,9 @@ fn endless(place: &Place, id: &str) -> Value {
     bash(id, &format!("export MARK={mark}; echo up > up-{id}; sleep 300 & setsid sleep 300 & sleep 300"))
 }
 
-/// Says its first word late, and would say another after that.
-fn slow(id: &str, delay_ms: u64) -> Value {
-    let read = json!({"calls": [{"name": "list", "arguments": {}}], "delay_ms": delay_ms});
-    task(id, json!([read, {"text": "ready"}]))
+/// Says its first word later than anybody waits.
+fn slow(id: &str) -> Value {
+    task(id, json!([{"text": "ready", "delay_ms": 600_000}]))
 }
 
 fn turns_begun(place: &Place) -> usize {
@@ -36,12 +35,15 @@ fn end_of(started: Started) -> i32 {
 fn one_signal_lets_turns_end_and_the_same_command_goes_on() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let place = Place::new();
-        let mut tasks = vec![slow("a", 1_500), slow("b", 1_500)];
+        let gated = |id| place.apart(id, json!([waits_for("../go"), {"text": "ready"}]));
+        let mut tasks = vec![gated("a"), gated("b")];
         tasks.extend((0..30).map(|number| says(&format!("t{number}"), "x")));
         place.tasks("in.jsonl", &tasks);
-        let batch = place.start(&BATCH);
-        until("both think", || turns_begun(&place) == 2);
+        let batch = place.start(&[&BATCH[..], &["--drain", "600s"]].concat());
+        until("both are in their turn", || turns_begun(&place) == 2);
         batch.signal(signal);
+        until("it is told", || told(&place, "stopping: runs end their turn"));
+        place.write("go", "");
         assert_eq!(end_of(batch), code);
         let err = place.read("err.txt");
         assert!(err.contains("herder: stopping: runs end their turn; once more stops at once"), "{err}");
@@ -67,7 +69,7 @@ fn one_signal_lets_turns_end_and_the_same_command_goes_on() {
 fn two_signals_stop_at_once_and_leave_no_process_of_a_tool() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let place = Place::new();
-        place.tasks("in.jsonl", &[endless(&place, "a"), slow("b", 600_000), says("c", "x")]);
+        place.tasks("in.jsonl", &[endless(&place, "a"), slow("b"), says("c", "x")]);
         let batch = place.start(&BATCH);
         until("the command runs", || place.read("work/up-a") == "up\n" && turns_begun(&place) == 2);
         assert!(!place.marked().is_empty());
@@ -158,13 +160,13 @@ fn signals_are_heeded_while_nobody_reads_the_results() {
 fn results_that_cannot_be_written_stop_everything_and_leave_no_process() {
     let place = Place::new();
     let mut tasks = vec![endless(&place, "a")];
-    let late = |number: u64| task(&format!("t{number}"), json!([{"text": "x", "delay_ms": 400 * number}]));
+    let late = |number| place.apart(&format!("t{number}"), json!([waits_for("../work/up-a"), {"text": "x"}]));
     tasks.extend((1..=4).map(late));
     place.tasks("in.jsonl", &tasks);
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let args = ["batch", "in.jsonl", "--policy", "trusted", "--state", "kept", "-j", "5"];
     let ended = Ended::of(&place.command(&args).stdout(full).output().unwrap()).expect(1);
-    assert_eq!(place.read("work/up-a"), "up\n");
+    assert!(place.path("work/up-a").exists(), "the command was under way");
     assert_eq!(place.marked(), Vec::<String>::new(), "nothing is left when it has ended");
     let last = ended.err.lines().last().unwrap();
     assert!(last.starts_with("herder: stdout: cannot be written: "), "{}", ended.err);

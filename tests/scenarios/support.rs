@@ -69,6 +69,12 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// A task in a new folder of its own, where its commands wait for nobody else's.
+    pub(crate) fn apart(&self, id: &str, script: Value) -> Value {
+        fs::create_dir(self.path(id)).unwrap();
+        json!({"id": id, "task": format!("do {id}"), "workspace": id, "script": script})
+    }
+
     pub(crate) fn tasks(&self, name: &str, tasks: &[Value]) {
         let lines: String = tasks.iter().map(|task| format!("{task}\n")).collect();
         self.write(name, lines);
@@ -217,6 +223,11 @@ pub(crate) fn task(id: &str, script: Value) -> Value {
 /// A reply that calls one tool.
 pub(crate) fn call(name: &str, arguments: Value) -> Value {
     json!({"calls": [{"name": name, "arguments": arguments}]})
+}
+
+/// A reply whose call ends once there is this file.
+pub(crate) fn waits_for(file: &str) -> Value {
+    call("bash", json!({"command": format!("until [ -e {file} ]; do sleep 0.02; done")}))
 }
 
 /// A task that runs one command.
