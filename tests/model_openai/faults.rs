@@ -13,7 +13,6 @@ use herder::{
     },
 };
 use serde_json::json;
-use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
         chat::{self, chunk},
         hear::hear_all,
         server::{Answer, Rules, Server, Step},
+        unheard,
     },
 };
 
@@ -187,10 +187,7 @@ async fn a_connection_that_fails_is_a_passing_fault() {
     assert_eq!((early.class(), midway.class()), (Some(FaultClass::Transient), Some(FaultClass::Transient)));
     assert_eq!(midway.text, "par");
 
-    // As long as it is bound, nobody else takes the port.
-    let bound = TcpSocket::new_v4().unwrap();
-    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = bound.local_addr().unwrap();
+    let (_bound, address) = unheard();
     let settings = Settings { base_url: format!("http://{address}/v1"), ..Settings::default() };
     let provider = OpenAi::new(http::client().unwrap(), settings).unwrap();
     let refused = hear(provider.stream(request("go"), CancellationToken::new())).await;

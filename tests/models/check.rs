@@ -1,13 +1,13 @@
 //! The check of a model.
 
 use serde_json::{Value, json};
-use tokio::net::TcpSocket;
 
 use crate::{
     place::{Ended, Place},
     support::{
         chat, messages,
         server::{Answer, Protocol, Rules, Server, Step},
+        unheard,
     },
 };
 
@@ -140,10 +140,7 @@ async fn a_web_page_is_no_answer_and_hints_at_the_address() {
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_told_as_such() {
-    // As long as it is bound, nobody else takes the port.
-    let bound = TcpSocket::new_v4().unwrap();
-    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = bound.local_addr().unwrap();
+    let (_bound, address) = unheard();
     let findings = check(&at(&format!("http://{address}/v1"), "")).await.expect(1).json();
     assert_eq!(states(&findings), [("server", "failed")]);
     assert_found(&findings, "server", "failed", "see that the server runs and that base_url is right");

@@ -86,7 +86,7 @@ pub(crate) fn worktrees(place: &Place) -> usize {
     git(place, "work", &["worktree", "list"]).lines().count()
 }
 
-fn names_below(path: &Path) -> Vec<String> {
+pub(crate) fn names_below(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
@@ -209,23 +209,6 @@ fn a_run_goes_on_in_its_own_workspace_after_a_kill_and_its_result_is_whole() {
         assert!(patch.contains(&format!("-two\n+{id}\n")), "{patch}");
         assert_eq!(patch.matches("\n+once\n").count(), 1, "{patch}");
     }
-    assert_eq!(worktrees(&place), 1);
-}
-
-#[test]
-fn what_is_half_made_at_a_kill_is_made_anew() {
-    let place = repository();
-    place.write("herder.toml", "[isolate]\nsetup = \"touch half; sleep 600\"\n");
-    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), bash("ls"), done()]))]);
-    let batch = place.start(&[&BATCH[..], &["--config", "herder.toml"]].concat());
-    let work = place.path(&format!("{STATE}/work"));
-    until("the setup command runs", || {
-        names_below(&work).iter().any(|name| work.join(name).join("half").exists())
-    });
-    batch.kill();
-    place.herder(&BATCH).expect(0);
-    let patch = diff(&place, "a");
-    assert!(patch.contains("+TWO") && !patch.contains("half"), "{patch}");
     assert_eq!(worktrees(&place), 1);
 }
 

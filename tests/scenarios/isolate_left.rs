@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    isolate::{BATCH, STATE, bash, diff, done, edit, git, repository, result, task, worktrees},
+    isolate::{BATCH, STATE, bash, diff, done, edit, git, names_below, repository, result, task, worktrees},
     isolate_hard::git_that_cannot_diff,
     support::{Place, Started, until},
 };
@@ -287,5 +287,22 @@ fn herder_stops_though_a_workspace_cannot_be_put_away_and_does_that_at_the_next_
     fs::remove_file(place.path("broken")).unwrap();
     place.herder(&BATCH).expect(0);
     assert_eq!(result(&place, "a")["files_changed"], 1);
+    assert_eq!(worktrees(&place), 1);
+}
+
+#[test]
+fn what_is_half_made_at_a_kill_is_made_anew() {
+    let place = repository();
+    place.write("herder.toml", "[isolate]\nsetup = \"touch half; sleep 600\"\n");
+    place.tasks("in.jsonl", &[task("a", "worktree", json!([edit("TWO"), bash("ls"), done()]))]);
+    let batch = place.start(&[&BATCH[..], &CONFIGURED].concat());
+    let work = place.path(&format!("{STATE}/work"));
+    until("the setup command runs", || {
+        names_below(&work).iter().any(|name| work.join(name).join("half").exists())
+    });
+    batch.kill();
+    place.herder(&BATCH).expect(0);
+    let patch = diff(&place, "a");
+    assert!(patch.contains("+TWO") && !patch.contains("half"), "{patch}");
     assert_eq!(worktrees(&place), 1);
 }

@@ -7,3 +7,11 @@ pub(crate) mod limited;
 pub(crate) mod messages;
 pub(crate) mod responses;
 pub(crate) mod server;
+
+/// A port of this machine where nobody listens: as long as it stays bound, nobody else takes it.
+pub(crate) fn unheard() -> (tokio::net::TcpSocket, std::net::SocketAddr) {
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = bound.local_addr().unwrap();
+    (bound, address)
+}

@@ -48,10 +48,15 @@ impl Copying<'_> {
             if self.skip.contains(&path) {
                 continue;
             }
-            if entry.file_type().map_err(at)?.is_dir() {
-                self.tree(&path, &place)?;
+            let copied = if entry.file_type().map_err(at)?.is_dir() {
+                self.tree(&path, &place)
             } else {
-                self.file(&path, &place).map_err(|error| (path, error))?;
+                self.file(&path, &place).map_err(|error| (path, error))
+            };
+            match copied {
+                // It went after it was listed, as locks of git do.
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => copied?,
             }
         }
         fs::set_permissions(to, found.permissions()).map_err(at)?;
@@ -86,6 +91,8 @@ fn set_times(copy: &File, found: &Metadata) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
@@ -116,6 +123,31 @@ mod tests {
         assert!(!to.join("pipe").exists());
         fs::write(to.join("sub/run.sh"), "changed").unwrap();
         assert_eq!(fs::read_to_string(from.join("sub/run.sh")).unwrap(), "echo");
+    }
+
+    #[test]
+    fn what_goes_while_it_is_copied_is_left_out() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, is_over) = (place.path().join("from"), AtomicBool::new(false));
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("stays"), "x").unwrap();
+        let copies = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let passing: Vec<_> = (0..50).map(|number| from.join(format!("{number}.lock"))).collect();
+                    passing.iter().for_each(|file| fs::write(file, "x").unwrap());
+                    passing.iter().for_each(|file| fs::remove_file(file).unwrap());
+                }
+            });
+            let to = |number: usize| place.path().join(number.to_string());
+            let copies: Vec<_> = (0..200).map(|number| copy(&from, &to(number), &[], 1_000)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            copies
+        });
+        for (number, copied) in copies.into_iter().enumerate() {
+            copied.unwrap();
+            assert_eq!(fs::read_to_string(place.path().join(format!("{number}/stays"))).unwrap(), "x");
+        }
     }
 
     #[test]
